@@ -1,0 +1,62 @@
+# Every target stands alone: it sets up what it needs first.
+SHELL := /bin/bash
+BIN := .venv/bin
+PYTEST := $(BIN)/pytest
+COMPILE := pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes \
+	--no-emit-index-url --no-annotate --no-header --quiet
+.DEFAULT_GOAL := help
+.PHONY: help setup servers demo test verify soak fuzz bench lint fmt lock lock-check docs clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Make .venv with what requirements.lock pins (instant the second time)
+	@tools/setup.sh
+
+servers: setup ## Install the servers that tests start themselves, into .tools
+	@tools/servers.sh
+
+demo: setup ## Tables in a SQLite catalog, read back by three other engines
+	@$(BIN)/deltasql demo
+
+test: setup servers ## All tests but the long ones
+	$(PYTEST) -m "not verify and not soak" -n 2 --dist loadfile $(ARGS)
+
+verify: setup servers ## The longer proofs: crashes, faults, concurrency
+	$(PYTEST) -m verify $(ARGS)
+
+soak: setup servers ## The proofs in full size: hours
+	$(PYTEST) -m soak --timeout 0 $(ARGS)
+
+fuzz: setup ## Property tests with new examples; DELTASQL_FUZZ_EXAMPLES says how many
+	HYPOTHESIS_PROFILE=fuzz $(PYTEST) tests/property --timeout 0 $(ARGS)
+
+bench: setup ## Measure against the numbers in the documentation
+	$(BIN)/python -m bench $(ARGS)
+
+lint: setup ## Style, types, layers, file sizes, generated pages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/file_sizes.py
+	$(BIN)/python tools/docs.py --check
+
+fmt: setup ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: setup ## Pin the newest versions that pyproject.toml allows
+	@"$$(tools/uv.sh)" $(COMPILE) --upgrade -o requirements.lock
+
+lock-check: setup ## Is requirements.lock what pyproject.toml asks for?
+	@mkdir -p .cache && cp requirements.lock .cache/requirements.lock
+	@"$$(tools/uv.sh)" $(COMPILE) -o .cache/requirements.lock
+	@cmp requirements.lock .cache/requirements.lock && echo "requirements.lock is up to date"
+
+docs: setup ## Write the generated pages of the documentation
+	$(BIN)/python tools/docs.py
+
+clean: ## Remove what setup, tests and the demo made (.tools stays: it is slow to build)
+	rm -rf .venv .cache .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,5 @@
+"""`python -m deltasql` is the `deltasql` program."""
+
+from deltasql.cli.main import main
+
+main()

@@ -1,0 +1,290 @@
+"""SqlCatalog: the registry of tables, and the door to commits, snapshots and history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from deltasql.catalog.commit_request import CommitRequest, Committed
+from deltasql.catalog.commits import Committer, NewTable
+from deltasql.catalog.database import Database, UniqueViolationError
+from deltasql.catalog.payloads import read_payload
+from deltasql.catalog.rows import CatalogRow, TableRow, TableState, split_name, table_row
+from deltasql.catalog.snapshots import Snapshot, open_snapshot
+from deltasql.crash import crash_point
+from deltasql.errors import (
+    BadArgumentError,
+    CatalogCorruptError,
+    TableExistsError,
+    TableNotFoundError,
+    TableStateError,
+)
+
+_LONGEST_NAME = 255
+_NEWEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One version in the history of a table."""
+
+    version: int
+    committed_at: int
+    committer: str | None
+    operation: str
+    operation_params: dict[str, str]
+    operation_metrics: dict[str, str]
+    user_metadata: str | None
+    read_version: int | None
+    is_blind_append: bool
+    adds: int
+    removes: int
+    bytes_added: int
+    bytes_removed: int
+    commit_id: str
+    transaction_id: str | None
+    client: str | None
+    origin: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A file that came or went between two versions."""
+
+    change: str
+    path: str
+    dv_id: str
+    version: int
+    size: int | None
+    num_records: int | None
+    partition_values: dict[str, str | None]
+
+
+class SqlCatalog:
+    """One catalog in one database. Opens nothing but SQL."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.identity = _identity(database)
+        self.committer = Committer(database, self.identity.epoch)
+
+    def table(self, name: str) -> TableRow:
+        """Return a table by its name.
+
+        Raises:
+            TableNotFoundError: there is none.
+        """
+        namespace, short = split_name(name)
+        with self.database.read() as work:
+            rows = work.rows("table_by_name", namespace=namespace, name=short)
+        if not rows:
+            raise TableNotFoundError(f"There is no table {name!r} in the catalog.", table=name)
+        return table_row(rows[0])
+
+    def table_by_id(self, table_id: str) -> TableRow:
+        """Return a table, also a dropped one, by its id."""
+        with self.database.read() as work:
+            rows = work.rows("table_by_id", table_id=table_id)
+        if not rows:
+            raise TableNotFoundError(f"There is no table with the id {table_id}.")
+        return table_row(rows[0])
+
+    def tables(self) -> list[TableRow]:
+        """Return all tables, by name."""
+        with self.database.read() as work:
+            return [table_row(row) for row in work.rows("all_tables")]
+
+    def create(self, new: NewTable, request: CommitRequest) -> Committed:
+        """Register a table and commit its first version, both or neither.
+
+        Raises:
+            TableExistsError: the name or the location is taken.
+        """
+        check_name(new.namespace, new.name)
+        try:
+            return self.committer.commit([request], create=new)[0]
+        except UniqueViolationError as error:
+            raise self._taken(new) from error
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a table another name; its versions, files and log stay as they are."""
+        namespace, name = split_name(new)
+        check_name(namespace, name)
+        row = self.table(old)
+        try:
+            with self.database.write() as work:
+                work.run("rename_table", table_id=row.table_id, namespace=namespace, name=name)
+                crash_point("after-rename")
+        except UniqueViolationError as error:
+            raise TableExistsError(f"There is a table {new!r} already.", table=new) from error
+
+    def set_state(
+        self, table_id: str, state: TableState, *, expected: Sequence[TableState]
+    ) -> None:
+        """Move a table from one of the expected states to another.
+
+        Raises:
+            TableStateError: the table is in none of them.
+        """
+        with self.database.write() as work:
+            row = table_row(work.rows("lock_table", table_id=table_id)[0])
+            if row.state not in expected:
+                raise TableStateError(
+                    f"Table {row.full_name} is {row.state}, not {' or '.join(expected)}.",
+                    table=row.full_name,
+                )
+            work.run("set_state", table_id=table_id, state=str(state))
+            crash_point("after-set-state")
+
+    def drop(self, row: TableRow, *, purge: bool) -> None:
+        """Take a table out of the catalog; its name and place are free at once.
+
+        The history stays for the audit; with `purge` the rows of its files go as well.
+        """
+        with self.database.write() as work:
+            work.rows("lock_table", table_id=row.table_id)
+            work.run("set_state", table_id=row.table_id, state=str(TableState.DELETED))
+            if purge:
+                for name in _PURGE:
+                    work.run(name, table_id=row.table_id)
+            crash_point("before-drop-commit")
+
+    def commit(
+        self, requests: Sequence[CommitRequest], *, transaction_id: str | None = None
+    ) -> list[Committed]:
+        """Commit to one or many tables, all or none; see `Committer.commit`."""
+        return self.committer.commit(requests, transaction_id=transaction_id)
+
+    def snapshot(
+        self,
+        table_id: str,
+        *,
+        version: int | None = None,
+        timestamp: int | None = None,
+        where: str | None = None,
+    ) -> Snapshot:
+        """Return one version of a table; see `open_snapshot`."""
+        with self.database.read() as work:
+            rows = work.rows("table_by_id", table_id=table_id)
+            if not rows:
+                raise TableNotFoundError(f"There is no table with the id {table_id}.")
+            return open_snapshot(
+                self.database,
+                work,
+                table_row(rows[0]),
+                version=version,
+                timestamp=timestamp,
+                where=where,
+            )
+
+    def history(self, table_id: str, limit: int | None = None) -> list[HistoryEntry]:
+        """Return the versions of a table, newest first."""
+        with self.database.read() as work:
+            rows = work.rows("history", table_id=table_id, upto=_NEWEST, most=limit or _NEWEST)
+        return [_history(row) for row in rows]
+
+    def changes(self, table_id: str, after: int, upto: int) -> list[FileChange]:
+        """Return the files that came and went after one version and up to another."""
+        with self.database.read() as work:
+            rows = work.rows("changes", table_id=table_id, after=after, upto=upto)
+        return [_file_change(row) for row in rows]
+
+    def payload(self, table_id: str, version: int) -> bytes:
+        """Return the exact bytes of a version's commit."""
+        with self.database.read() as work:
+            return read_payload(work, table_id, version)
+
+    def version_of(self, table_id: str, commit_id: str) -> int | None:
+        """Return the version that a commit's token has, or None if it was never committed."""
+        with self.database.read() as work:
+            rows = work.rows("version_by_commit_id", table_id=table_id, commit_id=commit_id)
+        return int(rows[0][0]) if rows else None
+
+    def txn_version(self, table_id: str, app_id: str) -> int | None:
+        """Return how far an application has written, or None if it never has."""
+        with self.database.read() as work:
+            rows = work.rows("current_txn", table_id=table_id, app_id=app_id)
+        return int(rows[0][0]) if rows else None
+
+    def known_paths(self, table_id: str) -> list[str]:
+        """Return every path the book has for a table, live or ended."""
+        with self.database.read() as work:
+            return [path for (path,) in work.rows("known_paths", table_id=table_id)]
+
+    def _taken(self, new: NewTable) -> TableExistsError:
+        with self.database.read() as work:
+            name = work.rows("table_by_name", namespace=new.namespace, name=new.name)
+        full = f"{new.namespace}.{new.name}" if new.namespace else new.name
+        if name:
+            return TableExistsError(f"There is a table {full!r} already.", table=full)
+        return TableExistsError(f"The location {new.location} belongs to another table.")
+
+
+_PURGE = (
+    "purge_files",
+    "purge_removed_files",
+    "purge_partitions",
+    "purge_stats_num",
+    "purge_stats_text",
+    "purge_stats_columns",
+    "purge_mirror_rows",
+    "purge_log_files",
+    "purge_txns",
+)
+
+
+def check_name(namespace: str, name: str) -> None:
+    """Refuse names that could not be told apart or written down.
+
+    Raises:
+        BadArgumentError: says what is wrong.
+    """
+    for part, what in ((name, "name"), (namespace, "namespace")):
+        if not part and what == "name":
+            raise BadArgumentError("A table's name cannot be empty.")
+        if len(part) > _LONGEST_NAME or not part.isprintable():
+            raise BadArgumentError(
+                f"A table's {what} has at most {_LONGEST_NAME} printable characters."
+            )
+    if name != name.strip() or namespace != namespace.strip():
+        raise BadArgumentError("A table's name cannot begin or end with a space.")
+
+
+def create_identity(database: Database, catalog_id: str, *, now: int) -> CatalogRow:
+    """Give a new catalog its id and first epoch; a catalog that has one keeps it."""
+    with database.write() as work:
+        rows = work.rows("catalog_row")
+        if not rows:
+            work.run("insert_catalog", catalog_id=catalog_id, epoch=1, created_at=now)
+            return CatalogRow(catalog_id, 1, now)
+    return _row(rows[0])
+
+
+def _identity(database: Database) -> CatalogRow:
+    with database.read() as work:
+        rows = work.rows("catalog_row")
+    if len(rows) != 1:
+        raise CatalogCorruptError("The catalog has no identity of its own.")
+    return _row(rows[0])
+
+
+def _row(values: tuple[Any, ...]) -> CatalogRow:
+    return CatalogRow(str(values[0]), values[1], values[2])
+
+
+def _history(row: tuple[Any, ...]) -> HistoryEntry:
+    values = list(row)
+    values[4] = msgspec.json.decode(values[4])
+    values[5] = msgspec.json.decode(values[5])
+    values[8] = bool(values[8])
+    return HistoryEntry(*values)
+
+
+def _file_change(row: tuple[Any, ...]) -> FileChange:
+    change, path, dv_id, version, size, records, values = row
+    plain = msgspec.json.decode(values or "{}")
+    return FileChange(change, path, dv_id, version, size, records, plain)

@@ -1,0 +1,155 @@
+"""Under the lock: may this request take the next version?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deltasql.catalog.commit_request import CommitRequest
+from deltasql.catalog.database import Work
+from deltasql.catalog.payloads import read_payload
+from deltasql.catalog.rows import LockedTable, TableState
+from deltasql.errors import (
+    CommitConflictError,
+    InvalidCommitError,
+    OwnershipError,
+    TableStateError,
+)
+from deltasql.protocol.actions import Action, Add, Metadata, Protocol, Remove, Txn
+from deltasql.protocol.codec import decode_commit
+from deltasql.protocol.conflicts import Conflict, Winner, find_conflict, is_blind_append
+from deltasql.protocol.features import require_readable, require_writable
+from deltasql.protocol.partitioning import physical_partition_columns
+from deltasql.protocol.properties import read_bool
+from deltasql.protocol.validate import check_commit
+
+_REFUSALS = {
+    TableState.IMPORTING: "it is being imported",
+    TableState.READ_ONLY: "it is a read-only copy of a log that others write",
+    TableState.CONFLICT: "its log holds a commit that SQL does not know",
+    TableState.DETACHED: "it was detached from deltasql",
+    TableState.DELETED: "it was dropped",
+}
+
+
+def check_request(
+    work: Work,
+    locked: LockedTable,
+    request: CommitRequest,
+    *,
+    epoch: int,
+    table: tuple[Protocol, Metadata],
+) -> None:
+    """Refuse a request that its table, its winners or the protocol do not allow.
+
+    Raises:
+        TableStateError, OwnershipError: the table takes no commits now.
+        CommitConflictError: a winner contradicts the request; both sides are named.
+        InvalidCommitError, UnsupportedFeatureError: the actions cannot be committed at all.
+    """
+    row = locked.row
+    if locked.epoch != epoch:
+        raise OwnershipError(
+            f"The catalog was recovered under epoch {locked.epoch}; this process has {epoch}.",
+            hint="Open the catalog again.",
+        )
+    if row.state is not TableState.ACTIVE:
+        raise TableStateError(
+            f"Table {row.full_name} takes no commits: {_REFUSALS[row.state]}.",
+            table=row.full_name,
+            state=str(row.state),
+        )
+    _check_winners(work, locked, request)
+    _check_txns(work, locked, request)
+    _check_rules(row.full_name, request.actions, *table)
+
+
+def _check_winners(work: Work, locked: LockedTable, request: CommitRequest) -> None:
+    row, read = locked.row, request.read
+    current = row.current_version
+    if read.version > current:
+        raise InvalidCommitError(
+            f"The commit to {row.full_name} was made on version {read.version}, "
+            f"but the table is at {current}."
+        )
+    if request.expected_version not in (None, current):
+        winner = _winners(work, row.table_id, current - 1, current)[0]
+        _refuse(locked, request, Conflict("it took the expected version", "version", winner))
+    if read.version == current:
+        return
+    changed = max(row.metadata_version, row.protocol_version)
+    if is_blind_append(request.actions, read):
+        if changed > read.version:
+            winner = _winners(work, row.table_id, changed - 1, changed)[0]
+            what = "metadata" if changed == row.metadata_version else "protocol"
+            _refuse(locked, request, Conflict(f"it changed the table's {what}", what, winner))
+        return
+    winners = _winners(work, row.table_id, read.version, current)
+    conflict = find_conflict(request.actions, read, winners)
+    if conflict is not None:
+        _refuse(locked, request, conflict)
+
+
+def _winners(work: Work, table_id: str, after: int, upto: int) -> list[Winner]:
+    rows = work.rows("versions_between", table_id=table_id, after=after, upto=upto)
+    return [
+        Winner(
+            version,
+            operation,
+            commit_id,
+            decode_commit(read_payload(work, table_id, version), version=version, lenient=True),
+        )
+        for version, operation, _, commit_id, *_ in rows
+    ]
+
+
+def _refuse(locked: LockedTable, request: CommitRequest, conflict: Conflict) -> None:
+    sentence = conflict.describe(request.note.operation, request.read.version)
+    raise CommitConflictError(
+        f"Table {locked.row.full_name}: {sentence}",
+        table=locked.row.full_name,
+        read_version=request.read.version,
+        version=conflict.winner.version,
+        winner_operation=conflict.winner.operation,
+        winner_commit_id=conflict.winner.commit_id,
+        operation=request.note.operation,
+        commit_id=request.commit_id,
+        reason=conflict.reason,
+    )
+
+
+def _check_txns(work: Work, locked: LockedTable, request: CommitRequest) -> None:
+    for action in request.actions:
+        if not isinstance(action, Txn):
+            continue
+        rows = work.rows("current_txn", table_id=locked.row.table_id, app_id=action.app_id)
+        if rows and rows[0][0] >= action.version:
+            raise CommitConflictError(
+                f"Table {locked.row.full_name}: application {action.app_id} has already written "
+                f"{rows[0][0]}; {action.version} is not newer.",
+                hint="The batch was written before; go on with the next one.",
+                app_id=action.app_id,
+                txn_version=rows[0][0],
+            )
+
+
+def _check_rules(
+    name: str, actions: Sequence[Action], protocol: Protocol, metadata: Metadata
+) -> None:
+    after_protocol = next((a for a in actions if isinstance(a, Protocol)), protocol)
+    after = next((a for a in actions if isinstance(a, Metadata)), metadata)
+    require_writable(protocol, name)
+    require_readable(after_protocol, name)
+    if after_protocol is not protocol:
+        require_writable(after_protocol, name)
+    check_commit(actions, partition_columns=physical_partition_columns(after))
+    if read_bool(after.configuration, "delta.appendOnly"):
+        gone = next((a for a in actions if isinstance(a, Remove) and a.data_change), None)
+        if gone is not None:
+            raise InvalidCommitError(
+                f"Table {name} is append-only (delta.appendOnly): {gone.path} cannot be removed."
+            )
+    unknown = [a.path for a in actions if isinstance(a, Add) and a.deletion_vector]
+    if unknown and "deletionVectors" not in (after_protocol.writer_features or ()):
+        raise InvalidCommitError(
+            f"Table {name} does not have the feature deletionVectors, which {unknown[0]} needs."
+        )

@@ -1,0 +1,52 @@
+"""What a caller wants committed, and what came of it, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltasql.catalog.rows import TableRow, TableState
+from deltasql.protocol.actions import Action
+from deltasql.protocol.conflicts import ReadSet
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNote:
+    """Who commits and what for; ends up in commitInfo and in the history."""
+
+    operation: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    user_metadata: str | None = None
+    committer: str | None = None
+    client: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """One table's part of a transaction."""
+
+    table_id: str
+    actions: tuple[Action, ...]
+    read: ReadSet
+    note: CommitNote
+    commit_id: str
+    expected_version: int | None = None
+    state_after: TableState = TableState.ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A version that is in the book; `before` is its table as it was under the lock."""
+
+    before: TableRow
+    version: int
+    timestamp: int
+    digest: str
+    payload: bytes | None = field(default=None, repr=False)
+
+    @property
+    def was_there(self) -> bool:
+        """Tell whether the commit had been made before and its token was found."""
+        return self.payload is None

@@ -1,0 +1,284 @@
+"""Under the lock, after the checks: write one version's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from deltasql.catalog.commit_encode import EncodedCommit, compress
+from deltasql.catalog.commit_request import CommitRequest
+from deltasql.catalog.database import Database, Work
+from deltasql.catalog.payloads import insert_chunks
+from deltasql.catalog.stats_index import StatsColumn, index_rows
+from deltasql.crash import crash_point
+from deltasql.errors import InvalidCommitError
+from deltasql.protocol.actions import (
+    Add,
+    DeletionVector,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+)
+from deltasql.protocol.codec import dump_values, to_json_object
+from deltasql.protocol.columns import Leaf
+from deltasql.protocol.identity import file_key, path_key
+from deltasql.protocol.stats import parse_stats
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPlan:
+    """Everything that the rows of one version are made of."""
+
+    request: CommitRequest
+    commit: EncodedCommit
+    version: int
+    timestamp: int
+    transaction_id: str | None
+    file_ids: Sequence[int]
+    indexed: Sequence[tuple[StatsColumn, Leaf]]
+    new_partitions: Sequence[str]
+    supersede: bool
+
+
+def insert_version(work: Work, database: Database, plan: VersionPlan) -> None:
+    """Write the version, its files and their index, its metadata and its place in the queue."""
+    table_id = plan.request.table_id
+    _end_files(work, database, plan)
+    _insert_files(work, plan)
+    crash_point("after-files")
+    _insert_metadata(work, plan)
+    _insert_version_row(work, plan)
+    crash_point("after-version-row")
+    work.run(
+        "insert_mirror_row",
+        table_id=table_id,
+        version=plan.version,
+        status="PENDING",
+        digest=plan.commit.digest,
+        now=plan.timestamp,
+    )
+    kinds = {type(action) for action in plan.commit.actions}
+    work.run(
+        "advance_table",
+        table_id=table_id,
+        version=plan.version,
+        ict=plan.timestamp,
+        metadata_changed=int(Metadata in kinds),
+        protocol_changed=int(Protocol in kinds),
+        state=str(plan.request.state_after),
+    )
+
+
+def partition_text(add: Add) -> str:
+    """Return an add's partition values as the book spells them."""
+    return dump_values(add.partition_values)
+
+
+def _end_files(work: Work, database: Database, plan: VersionPlan) -> None:
+    removes = plan.commit.removes
+    if removes:
+        _move(work, database, plan, _ending(removes), "remove")
+        moved = work.rows("count_ended", table_id=plan.request.table_id, version=plan.version)[0][0]
+        if moved != len(removes):
+            _refuse_unknown(work, plan)
+    if plan.supersede and plan.commit.adds:
+        adds = plan.commit.adds
+        keys = [file_key(add) for add in adds]
+        nothing = [None] * len(adds)
+        columns: dict[str, Sequence[Any]] = {
+            "key": [key for key, _ in keys],
+            "dv_id": [dv for _, dv in keys],
+            "deletion_timestamp": nothing,
+            "remove_data_change": nothing,
+            "extended_file_metadata": nothing,
+        }
+        _move(work, database, plan, columns, "superseded")
+
+
+def _ending(removes: Sequence[Remove]) -> dict[str, Sequence[Any]]:
+    keys = [file_key(remove) for remove in removes]
+    return {
+        "key": [key for key, _ in keys],
+        "dv_id": [dv for _, dv in keys],
+        "deletion_timestamp": [remove.deletion_timestamp for remove in removes],
+        "remove_data_change": [remove.data_change for remove in removes],
+        "extended_file_metadata": [remove.extended_file_metadata for remove in removes],
+    }
+
+
+def _move(
+    work: Work, database: Database, plan: VersionPlan, columns: dict[str, Sequence[Any]], by: str
+) -> None:
+    shared = {"table_id": plan.request.table_id, "version": plan.version, "ended_by": by}
+    if database.dialect.ends_files_in_one_statement:
+        work.run_many("end_files", columns, **shared)
+        return
+    work.run_many("end_files_copy", columns, **shared)
+    keys = {name: columns[name] for name in ("key", "dv_id")}
+    work.run_many("end_files_delete", keys, table_id=plan.request.table_id)
+
+
+def _refuse_unknown(work: Work, plan: VersionPlan) -> None:
+    ended = {
+        (key, dv)
+        for key, dv in work.rows(
+            "ended_identities", table_id=plan.request.table_id, version=plan.version
+        )
+    }
+    missing = next(r for r in plan.commit.removes if file_key(r) not in ended)
+    raise InvalidCommitError(
+        f"The commit cannot be made: {missing.path} is not part of the table.",
+        table_id=plan.request.table_id,
+        path=missing.path,
+    )
+
+
+def _insert_files(work: Work, plan: VersionPlan) -> None:
+    adds, table_id = plan.commit.adds, plan.request.table_id
+    if not adds:
+        return
+    columns = file_columns(adds, plan.file_ids)
+    work.run_many("insert_files", columns, table_id=table_id, version=plan.version)
+    if plan.new_partitions:
+        work.run_many(
+            "insert_partitions", {"partition_values": plan.new_partitions}, table_id=table_id
+        )
+    rows = index_rows(adds, plan.file_ids, plan.indexed)
+    if rows.num["file_id"]:
+        work.run_many("insert_stats_num", dict(rows.num))
+    if rows.text["file_id"]:
+        work.run_many("insert_stats_text", dict(rows.text))
+
+
+def file_columns(adds: Sequence[Add], file_ids: Sequence[int]) -> dict[str, Sequence[Any]]:
+    """Return the columns of dl_files for these adds."""
+    keys = [path_key(add.path) for add in adds]
+    return {
+        "file_id": file_ids,
+        "path": [add.path for add in adds],
+        "path_key": [None if k == add.path else k for k, add in zip(keys, adds, strict=True)],
+        "dv_id": [add.dv_id for add in adds],
+        "size": [add.size for add in adds],
+        "modification_time": [add.modification_time for add in adds],
+        "partition_values": [partition_text(add) for add in adds],
+        "stats": [add.stats for add in adds],
+        "num_records": [_num_records(add) for add in adds],
+        "tags": [_json(add.tags) for add in adds],
+        "deletion_vector": [_vector(add.deletion_vector) for add in adds],
+        "base_row_id": [add.base_row_id for add in adds],
+        "default_row_commit_version": [add.default_row_commit_version for add in adds],
+        "clustering_provider": [add.clustering_provider for add in adds],
+        "data_change": [add.data_change for add in adds],
+        "extra": [_json(add.extra) for add in adds],
+    }
+
+
+def _num_records(add: Add) -> int | None:
+    stats = parse_stats(add.stats)
+    return stats.num_records if stats else None
+
+
+def _json(values: dict[str, Any] | None) -> str | None:
+    return None if values is None else dump_values(values)
+
+
+def _vector(vector: DeletionVector | None) -> str | None:
+    if vector is None:
+        return None
+    plain = msgspec.to_builtins(vector)
+    plain.update(plain.pop("~extra", None) or {})
+    return dump_values(plain)
+
+
+def _insert_metadata(work: Work, plan: VersionPlan) -> None:
+    table_id, version = plan.request.table_id, plan.version
+    for action in plan.commit.actions:
+        shared = {"table_id": table_id, "version": version}
+        match action:
+            case Metadata():
+                work.run("insert_metadata", **shared, **_metadata(action))
+            case Protocol():
+                work.run("insert_protocol", **shared, **_protocol(action))
+            case DomainMetadata():
+                work.run(
+                    "insert_domain",
+                    **shared,
+                    domain=action.domain,
+                    configuration=action.configuration,
+                    removed=action.removed,
+                )
+            case Txn():
+                values = {
+                    "app_id": action.app_id,
+                    "txn_version": action.version,
+                    "last_updated": action.last_updated,
+                }
+                work.run("insert_txn", **shared, **values)
+                work.run("upsert_txn", table_id=table_id, **values)
+
+
+def _metadata(action: Metadata) -> dict[str, Any]:
+    return {
+        "metadata_id": action.id,
+        "name": action.name,
+        "description": action.description,
+        "format_provider": action.format.provider,
+        "schema_string": action.schema_string,
+        "partition_columns": msgspec.json.encode(action.partition_columns).decode(),
+        "configuration": dump_values(action.configuration),
+        "created_time": action.created_time,
+        "action": dump_values(to_json_object(action)),
+    }
+
+
+def _protocol(action: Protocol) -> dict[str, Any]:
+    def listed(features: list[str] | None) -> str | None:
+        return None if features is None else msgspec.json.encode(sorted(features)).decode()
+
+    return {
+        "min_reader_version": action.min_reader_version,
+        "min_writer_version": action.min_writer_version,
+        "reader_features": listed(action.reader_features),
+        "writer_features": listed(action.writer_features),
+        "action": dump_values(to_json_object(action)),
+    }
+
+
+def _insert_version_row(work: Work, plan: VersionPlan) -> None:
+    request, commit = plan.request, plan.commit
+    table_id, info = request.table_id, commit.info
+    work.run(
+        "insert_version",
+        table_id=table_id,
+        version=plan.version,
+        committed_at=plan.timestamp,
+        committer=_text(info.user_name),
+        operation=request.note.operation,
+        operation_params=dump_values(info.operation_parameters or {}),
+        operation_metrics=dump_values(info.operation_metrics or {}),
+        in_commit_timestamp=info.in_commit_timestamp,
+        read_version=info.read_version,
+        is_blind_append=commit.is_blind_append,
+        commit_id=request.commit_id,
+        transaction_id=plan.transaction_id,
+        adds=len(commit.adds),
+        removes=len(commit.removes),
+        actions=len(commit.actions),
+        bytes_added=sum(add.size for add in commit.adds),
+        bytes_removed=sum(remove.size or 0 for remove in commit.removes),
+        user_metadata=_text(info.user_metadata),
+        client=request.note.client,
+        payload=insert_chunks(work, table_id, plan.version, compress(commit.payload)),
+        payload_bytes=len(commit.payload),
+        digest=commit.digest,
+        origin="commit",
+    )
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

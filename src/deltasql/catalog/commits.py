@@ -1,0 +1,273 @@
+"""The commit: lock first, then check, then encode, then insert; one short SQL transaction.
+
+No object store is touched here. The same commit_id sent twice is one commit; a connection lost
+during COMMIT is resolved by asking for the token under the tables' row locks, which the lost
+transaction held before it sent anything else: whoever gets them afterwards sees its outcome.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from deltasql.catalog.commit_check import check_request
+from deltasql.catalog.commit_encode import Stamp, encode_commit
+from deltasql.catalog.commit_request import CommitRequest, Committed
+from deltasql.catalog.commit_rows import VersionPlan, insert_version, partition_text
+from deltasql.catalog.database import Database, UniqueViolationError, Work
+from deltasql.catalog.definitions import DefinitionCache, TableDefinition, change_indexed_columns
+from deltasql.catalog.ids import IdBlocks
+from deltasql.catalog.rows import LockedTable, table_row
+from deltasql.crash import crash_point
+from deltasql.errors import (
+    CatalogCorruptError,
+    CatalogUnavailableError,
+    CommitUnknownError,
+    InvalidCommitError,
+    TableNotFoundError,
+)
+from deltasql.protocol.actions import Add, Metadata, Protocol
+
+_RESOLVE_FOR_S = 60.0
+_SENDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """The row of a table that a commit creates; its version is the first."""
+
+    table_id: str
+    namespace: str
+    name: str
+    location: str
+    location_key: str
+    properties: str = "{}"
+
+
+@dataclass(slots=True)
+class Committer:
+    """Commits requests to one catalog; safe to use from many threads."""
+
+    database: Database
+    epoch: int
+    cache: DefinitionCache = field(default_factory=DefinitionCache)
+    sleep: Callable[[float], None] = time.sleep
+    monotonic: Callable[[], float] = time.monotonic
+    _file_ids: IdBlocks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._file_ids = IdBlocks(self.database, "file_id")
+
+    def commit(
+        self,
+        requests: Sequence[CommitRequest],
+        *,
+        transaction_id: str | None = None,
+        create: NewTable | None = None,
+    ) -> list[Committed]:
+        """Commit all requests or none, at one timestamp, and return their versions in order.
+
+        Raises:
+            CommitConflictError: a winner contradicts one of them; nothing was committed.
+            CommitUnknownError: the outcome could not be learned; send the same again.
+        """
+        if len({request.table_id for request in requests}) != len(requests):
+            raise InvalidCommitError("A transaction commits to each table once.")
+        for _ in range(_SENDS):
+            try:
+                return self._send(requests, transaction_id, create)
+            except CommitUnknownError:
+                found = self._resolve(requests)
+                if found is not None:
+                    return found
+        raise CatalogUnavailableError(
+            "The connection was lost during COMMIT again and again; nothing was committed."
+        )
+
+    def _send(
+        self,
+        requests: Sequence[CommitRequest],
+        transaction_id: str | None,
+        create: NewTable | None,
+    ) -> list[Committed]:
+        try:
+            return self._attempt(requests, transaction_id, create, supersede=False)
+        except UniqueViolationError:
+            if create is not None:
+                raise
+            # A file of the same identity is live: this add takes its place.
+            return self._attempt(requests, transaction_id, None, supersede=True)
+
+    def _attempt(
+        self,
+        requests: Sequence[CommitRequest],
+        transaction_id: str | None,
+        create: NewTable | None,
+        *,
+        supersede: bool,
+    ) -> list[Committed]:
+        counts = [sum(isinstance(a, Add) for a in request.actions) for request in requests]
+        ids = [self._file_ids.take(count) for count in counts]
+        crash_point("before-begin")
+        with self.database.write() as work:
+            if create is not None:
+                _insert_table(work, create)
+            crash_point("after-begin")
+            locked, tokens = self._lock(work, requests)
+            crash_point("after-lock")
+            if any(tokens):
+                return _all_found(tokens)
+            definitions = [
+                self._check(work, lock, request)
+                for lock, request in zip(locked, requests, strict=True)
+            ]
+            timestamp = max(locked[0].now, max(lock.row.last_ict for lock in locked) + 1)
+            crash_point("after-check")
+            plans = []
+            for number, request in enumerate(requests):
+                stamp = Stamp(
+                    locked[number].row.current_version + 1,
+                    timestamp,
+                    definitions[number].has_in_commit_timestamps,
+                    transaction_id,
+                )
+                plan = self._plan(work, request, stamp, definitions[number])
+                plan = replace(plan, file_ids=ids[number], supersede=supersede)
+                insert_version(work, self.database, plan)
+                plans.append(plan)
+            crash_point("before-commit")
+        crash_point("after-commit")
+        for plan in plans:
+            self.cache.note_partitions(plan.request.table_id, plan.new_partitions)
+        return [_committed(plan, lock) for plan, lock in zip(plans, locked, strict=True)]
+
+    def _lock(
+        self, work: Work, requests: Sequence[CommitRequest]
+    ) -> tuple[list[LockedTable], list[Committed | None]]:
+        """Lock the tables in the order of their ids, so that two transactions never deadlock.
+
+        The token is asked for by a statement behind the lock: it sees what the lock waited for.
+        """
+        order = sorted(range(len(requests)), key=lambda number: requests[number].table_id)
+        asked = []
+        for number in order:
+            request = requests[number]
+            lock = work.ask("lock_table", table_id=request.table_id)
+            token = work.ask(
+                "version_by_commit_id", table_id=request.table_id, commit_id=request.commit_id
+            )
+            asked.append((number, lock, token))
+        answers = {number: (lock(), token()) for number, lock, token in asked}
+        locked, tokens = [], []
+        for number, request in enumerate(requests):
+            lock_rows, token_rows = answers[number]
+            if not lock_rows:
+                raise TableNotFoundError(f"There is no table with the id {request.table_id}.")
+            found = _locked(lock_rows[0], work)
+            locked.append(found)
+            tokens.append(_was_there(found, token_rows))
+        return locked, tokens
+
+    def _check(self, work: Work, lock: LockedTable, request: CommitRequest) -> TableDefinition:
+        if lock.row.current_version < lock.row.first_version:
+            return _first_definition(request)
+        definition = self.cache.load(work, lock.row)
+        table = (definition.protocol, definition.metadata)
+        check_request(work, lock, request, epoch=self.epoch, table=table)
+        metadata = next((a for a in request.actions if isinstance(a, Metadata)), None)
+        return definition if metadata is None else replace(definition, metadata=metadata)
+
+    def _plan(
+        self, work: Work, request: CommitRequest, stamp: Stamp, definition: TableDefinition
+    ) -> VersionPlan:
+        commit = encode_commit(request, stamp)
+        metadata = next((a for a in request.actions if isinstance(a, Metadata)), None)
+        indexed = definition.indexed
+        if metadata is not None:
+            indexed = change_indexed_columns(work, request.table_id, stamp.version, metadata)
+        texts = {partition_text(add) for add in commit.adds}
+        return VersionPlan(
+            request,
+            commit,
+            stamp.version,
+            stamp.timestamp,
+            stamp.transaction_id,
+            file_ids=(),
+            indexed=indexed,
+            new_partitions=self.cache.new_partitions(request.table_id, texts),
+            supersede=False,
+        )
+
+    def _resolve(self, requests: Sequence[CommitRequest]) -> list[Committed] | None:
+        """Learn what became of a commit whose reply was lost; None means it did not happen."""
+        deadline = self.monotonic() + _RESOLVE_FOR_S
+        wait = 0.05
+        while True:
+            try:
+                with self.database.write() as work:
+                    _, tokens = self._lock(work, requests)
+                    return _all_found(tokens) if any(tokens) else None
+            except TableNotFoundError:
+                return None
+            except (CatalogUnavailableError, CommitUnknownError):
+                if self.monotonic() >= deadline:
+                    raise CommitUnknownError(
+                        "The connection was lost during COMMIT and the catalog does not answer."
+                    ) from None
+            self.sleep(wait)
+            wait = min(wait * 2, 2.0)
+
+
+def _insert_table(work: Work, create: NewTable) -> None:
+    work.run(
+        "insert_table",
+        table_id=create.table_id,
+        namespace=create.namespace,
+        name=create.name,
+        location=create.location,
+        location_key=create.location_key,
+        created_at=work.now_ms(),
+        last_ict=0,
+        state="active",
+        first_version=0,
+        mirrored_through=-1,
+        log_floor=0,
+        properties=create.properties,
+    )
+
+
+def _first_definition(request: CommitRequest) -> TableDefinition:
+    protocol = next((a for a in request.actions if isinstance(a, Protocol)), None)
+    metadata = next((a for a in request.actions if isinstance(a, Metadata)), None)
+    if protocol is None or metadata is None:
+        raise InvalidCommitError("The first commit of a table holds its protocol and metadata.")
+    return TableDefinition(protocol, metadata, ())
+
+
+def _locked(values: tuple[object, ...], work: Work) -> LockedTable:
+    *row, epoch, now = values
+    clock = int(str(now)) or work.now_ms()
+    return LockedTable(table_row(tuple(row)), int(str(epoch)), clock)
+
+
+def _was_there(lock: LockedTable, rows: list[tuple[object, ...]]) -> Committed | None:
+    if not rows:
+        return None
+    version, found, timestamp = rows[0]
+    return Committed(lock.row, int(str(version)), int(str(timestamp or 0)), str(found))
+
+
+def _all_found(tokens: Sequence[Committed | None]) -> list[Committed]:
+    found = [token for token in tokens if token is not None]
+    if len(found) != len(tokens):
+        raise CatalogCorruptError(
+            "Some tables of a transaction have its commit_id and some do not.",
+            hint="A commit_id was used for two different transactions; choose a new one.",
+        )
+    return found
+
+
+def _committed(plan: VersionPlan, lock: LockedTable) -> Committed:
+    commit = plan.commit
+    return Committed(lock.row, plan.version, plan.timestamp, commit.digest, commit.payload)

@@ -1,0 +1,87 @@
+"""What the catalog asks of a database: short write transactions, consistent reads, Arrow.
+
+A dialect implements `Database`; everything above it speaks in named queries only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from deltasql.catalog.queries import Queries
+from deltasql.errors import CatalogError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a database can do; asked for by capability, never by name."""
+
+    name: str
+    has_row_locks: bool
+    ends_files_in_one_statement: bool
+    has_server_clock: bool
+
+
+class UniqueViolationError(CatalogError):
+    """A row with this key is there already."""
+
+    code = "DS390"
+    hint = "This is a contradiction inside deltasql; please report it with the message."
+
+
+class Work(Protocol):
+    """An open transaction."""
+
+    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        """Run a query and return all its rows."""
+
+    def ask(self, name: str, /, **params: Any) -> Callable[[], list[tuple[Any, ...]]]:
+        """Send a query and return how to get its rows; several asked in a row travel together."""
+
+    def run(self, name: str, /, **params: Any) -> None:
+        """Run a statement whose result nobody needs; it may reach the server with the next one."""
+
+    def run_many(self, name: str, /, columns: dict[str, Sequence[Any]], **shared: Any) -> None:
+        """Run a statement for every row of `columns`; `shared` values are the same in all rows."""
+
+    def now_ms(self) -> int:
+        """Return the clock that commits are stamped by, in milliseconds."""
+
+
+class Database(Protocol):
+    """One catalog database."""
+
+    dialect: Dialect
+    queries: Queries
+
+    def write(self) -> AbstractContextManager[Work]:
+        """Open a short write transaction; committed on a clean exit, rolled back otherwise.
+
+        Raises:
+            CommitUnknownError: the connection was lost during COMMIT.
+        """
+
+    def read(self) -> AbstractContextManager[Work]:
+        """Open a read that sees one state of the database over all its statements."""
+
+    def arrow(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
+        """Run a query text and return its rows as Arrow with this schema."""
+
+    def arrow_batches(
+        self, text: str, params: dict[str, Any], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Run a query text and yield its rows in batches, never all of them in memory."""
+
+    def create_namespace(self) -> None:
+        """Make the place that holds the tables, where the database has such a thing."""
+
+    def script(self, text: str, work: Work) -> None:
+        """Run a migration's statements inside an open transaction."""
+
+    def close(self) -> None:
+        """Give all connections back."""

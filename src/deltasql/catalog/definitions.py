@@ -1,0 +1,135 @@
+"""What a table is at a version: protocol, metadata and indexed columns, read once per change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from deltasql.catalog.database import Work
+from deltasql.catalog.rows import TableRow
+from deltasql.catalog.stats_index import StatsColumn, index_kind, load_columns, plan_columns
+from deltasql.errors import CatalogCorruptError
+from deltasql.protocol.actions import Action, Metadata, Protocol
+from deltasql.protocol.codec import decode_commit
+from deltasql.protocol.columns import Leaf, leaves, mapping_mode
+from deltasql.protocol.properties import read_bool
+from deltasql.protocol.schema import parse_schema
+
+_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """A table's rules, good until its next metadata or protocol change."""
+
+    protocol: Protocol
+    metadata: Metadata
+    indexed: tuple[tuple[StatsColumn, Leaf], ...]
+
+    @property
+    def has_in_commit_timestamps(self) -> bool:
+        """Tell whether commits carry their own time."""
+        return read_bool(self.metadata.configuration, "delta.enableInCommitTimestamps")
+
+
+@dataclass(slots=True)
+class DefinitionCache:
+    """Definitions by table and by the versions of their last changes, which never change again."""
+
+    _found: dict[tuple[str, int, int], TableDefinition] = field(default_factory=dict)
+    _partitions: dict[str, set[str]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def load(self, work: Work, row: TableRow) -> TableDefinition:
+        """Return the definition of a table at its current version."""
+        key = (row.table_id, row.metadata_version, row.protocol_version)
+        with self._lock:
+            found = self._found.get(key)
+        if found is None:
+            found = load_definition(work, row.table_id, row.current_version)
+            with self._lock:
+                if len(self._found) >= _MOST:
+                    self._found.clear()
+                self._found[key] = found
+        return found
+
+    def new_partitions(self, table_id: str, texts: set[str]) -> list[str]:
+        """Return the combinations of partition values that may not be in the book yet."""
+        with self._lock:
+            return sorted(texts - self._partitions.get(table_id, set()))
+
+    def note_partitions(self, table_id: str, texts: Sequence[str]) -> None:
+        """Remember combinations that a commit has put into the book."""
+        with self._lock:
+            known = self._partitions.setdefault(table_id, set())
+            if len(known) < _MOST:
+                known.update(texts)
+
+
+def load_definition(work: Work, table_id: str, version: int) -> TableDefinition:
+    """Return what a table was at a version.
+
+    Raises:
+        CatalogCorruptError: the book has no protocol or metadata for it.
+    """
+    protocol = _action(work.rows("protocol_at", table_id=table_id, version=version))
+    metadata = _action(work.rows("metadata_at", table_id=table_id, version=version))
+    if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
+        raise CatalogCorruptError(f"Table {table_id} has no protocol or metadata at {version}.")
+    columns = [column for column in load_columns(work, table_id) if column.covers(version)]
+    return TableDefinition(protocol, metadata, pair_leaves(columns, metadata))
+
+
+def pair_leaves(
+    columns: Sequence[StatsColumn], metadata: Metadata
+) -> tuple[tuple[StatsColumn, Leaf], ...]:
+    """Return the indexed columns with their places in the schema."""
+    mode = mapping_mode(metadata.configuration)
+    by_name = {
+        leaf.physical[0]: leaf
+        for leaf in leaves(parse_schema(metadata.schema_string), mode)
+        if len(leaf.physical) == 1
+    }
+    return tuple((column, by_name[column.name]) for column in columns if column.name in by_name)
+
+
+def change_indexed_columns(
+    work: Work, table_id: str, version: int, metadata: Metadata
+) -> tuple[tuple[StatsColumn, Leaf], ...]:
+    """Open and close indexed columns as new metadata demands, inside its commit."""
+    existing = load_columns(work, table_id)
+    close, open_ = plan_columns(existing, metadata)
+    for column in close:
+        work.run("close_stats_column", stats_key=column.stats_key, version=version)
+    opened = _open(work, table_id, version, open_)
+    kept = [c for c in existing if c.until_version is None and c not in close]
+    return pair_leaves([*kept, *opened], metadata)
+
+
+def _open(work: Work, table_id: str, version: int, columns: Sequence[Leaf]) -> list[StatsColumn]:
+    if not columns:
+        return []
+    end = work.rows("take_ids", name="stats_key", amount=len(columns))[0][0]
+    opened = []
+    for key, leaf in zip(range(end - len(columns), end), columns, strict=True):
+        kind = index_kind(leaf)
+        assert kind is not None  # noqa: S101 (only indexable columns are wanted)
+        column = StatsColumn(key, leaf.physical[0], leaf.type.name, kind, version, None)
+        work.run(
+            "open_stats_column",
+            stats_key=key,
+            table_id=table_id,
+            column_name=column.name,
+            column_type=column.type,
+            kind=kind,
+            since_version=version,
+        )
+        opened.append(column)
+    return opened
+
+
+def _action(rows: list[tuple[object, ...]]) -> Action | None:
+    if not rows:
+        return None
+    return decode_commit(str(rows[0][1]).encode(), version=int(str(rows[0][0])), lenient=True)[0]

@@ -1,0 +1,1 @@
+"""One module per database: how it connects, locks, binds and reports errors."""

@@ -1,0 +1,291 @@
+"""PostgreSQL: rows and transactions through psycopg, Arrow through ADBC.
+
+Writes run READ COMMITTED with the row lock taken by a statement of its own; all that follows the
+lock is pipelined with COMMIT, so a commit costs two round trips.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import adbc_driver_manager
+import adbc_driver_postgresql.dbapi as adbc
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+from psycopg.types.string import TextLoader
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from deltasql.catalog.database import Dialect, UniqueViolationError, Work
+from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
+from deltasql.errors import (
+    BadArgumentError,
+    CatalogError,
+    CatalogUnavailableError,
+    CommitUnknownError,
+)
+
+DIALECT = Dialect(
+    name="postgres",
+    has_row_locks=True,
+    ends_files_in_one_statement=True,
+    has_server_clock=True,
+)
+# The host decides what is logged; without a handler Python would print the driver's warnings.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+_SERVER_CLOCK = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
+_POOL_SIZE = 32
+_POOL_TIMEOUT_S = 30.0
+_CHUNK_ROWS = 10_000
+_PREPARED = 1_000
+
+
+class PostgresDatabase:
+    """A catalog in one schema of a PostgreSQL database."""
+
+    dialect = DIALECT
+
+    def __init__(
+        self, conninfo: str, schema: str, *, clock: Callable[[], int] | None = None
+    ) -> None:
+        self.schema = schema
+        self._conninfo = conninfo
+        self._clock = clock
+        now = _SERVER_CLOCK if clock is None else "0::bigint"
+        self.queries = Queries(
+            load_queries("postgres"),
+            "%({name})s",
+            "%({name})b",  # a list as text costs the client six times as much
+            {"table_columns": TABLE_COLUMNS, "now": now, "false": "false", "true": "true"},
+        )
+        with _mapped():
+            self._configure_once(psycopg.connect(conninfo, autocommit=True))
+        self._pool = ConnectionPool(
+            conninfo,
+            kwargs={"autocommit": True, "prepare_threshold": 0},
+            configure=self._configure,
+            min_size=0,
+            max_size=_POOL_SIZE,
+            timeout=_POOL_TIMEOUT_S,
+            open=True,
+            name="deltasql",
+        )
+        self._arrow_lock = threading.Lock()
+        self._arrow_idle: list[Any] = []
+
+    @contextmanager
+    def write(self) -> Iterator[Work]:
+        """Open a write transaction in a pipeline; row locks are its `lock_table`."""
+        with self._transaction("begin") as work:
+            yield work
+
+    @contextmanager
+    def read(self) -> Iterator[Work]:
+        """Open a read of one state of the primary."""
+        with self._transaction("begin isolation level repeatable read read only") as work:
+            yield work
+
+    def arrow(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
+        """Return the rows of a query as one Arrow table."""
+        return pa.Table.from_batches(self.arrow_batches(text, params, schema), schema)
+
+    def arrow_batches(
+        self, text: str, params: dict[str, Any], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a query in batches."""
+        statement = _literal(self.queries.compile(text).text, params)
+        connection = self._arrow_connection()
+        try:
+            cursor = connection.cursor()
+            try:
+                with _mapped():
+                    cursor.execute(statement)
+                    reader = cursor.fetch_record_batch()
+                while True:
+                    with _mapped():
+                        batch = next(reader, None)
+                    if batch is None:
+                        break
+                    yield batch.cast(schema) if batch.schema != schema else batch
+            finally:
+                cursor.close()
+        except BaseException:
+            connection.close()
+            raise
+        with self._arrow_lock:
+            self._arrow_idle.append(connection)
+
+    def create_namespace(self) -> None:
+        """Create the schema that the URI names; needs the right to do so only if it is missing."""
+        there = "select 1 from pg_catalog.pg_namespace where nspname = %s"
+        create = sql.SQL("create schema if not exists {}").format(sql.Identifier(self.schema))
+        with _mapped(), self._pool.connection() as connection:
+            if not connection.execute(there, [self.schema]).fetchall():
+                connection.execute(create)
+
+    def script(self, text: str, work: Work) -> None:
+        """Run the statements of a migration one by one."""
+        assert isinstance(work, _PostgresWork)  # noqa: S101 (our own transaction)
+        for statement in text.split(";\n"):
+            if statement.strip():
+                work.connection.execute(statement.encode())
+        # ALTER makes psycopg forget its prepared statements in the midst of a pipeline, where it
+        # then deallocates new ones: this connection is not used again.
+        work.is_last = True
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
+        with self._arrow_lock:
+            idle, self._arrow_idle = self._arrow_idle, []
+        for connection in idle:
+            connection.close()
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[_PostgresWork]:
+        with _mapped(), self._pool.connection() as connection:
+            work = _PostgresWork(connection, self.queries, self._clock)
+            committing = False
+            try:
+                with connection.pipeline() as pipeline:
+                    connection.execute(begin.encode())
+                    try:
+                        yield work
+                    except BaseException:
+                        # Take in what the server still has to say, so that the pipeline ends well.
+                        with suppress(psycopg.Error):
+                            pipeline.sync()
+                        raise
+                    committing = True
+                    done = connection.execute("commit")
+            except BaseException as error:
+                _roll_back(connection)
+                if committing and connection.closed and isinstance(error, psycopg.Error):
+                    raise CommitUnknownError(
+                        "The connection to the catalog was lost during COMMIT."
+                    ) from error
+                raise
+            if work.is_last:
+                connection.close()
+            if done.statusmessage != "COMMIT":
+                raise CatalogError(f"The database ended a commit with {done.statusmessage}.")
+
+    def _configure(self, connection: psycopg.Connection[Any]) -> None:
+        connection.prepared_max = _PREPARED
+        connection.adapters.register_loader("uuid", TextLoader)
+        connection.execute(sql.SQL("set search_path to {}").format(sql.Identifier(self.schema)))
+        connection.execute("set lock_timeout = '60s'")
+        connection.execute("set timezone = 'UTC'")
+
+    def _configure_once(self, connection: psycopg.Connection[Any]) -> None:
+        """Try the connection before the pool hides its error, and close it."""
+        with connection:
+            self._configure(connection)
+
+    def _arrow_connection(self) -> Any:
+        with self._arrow_lock:
+            if self._arrow_idle:
+                return self._arrow_idle.pop()
+        with _mapped():
+            connection = adbc.connect(self._conninfo, autocommit=True)
+            cursor = connection.cursor()
+            cursor.execute(
+                sql.SQL("set search_path to {}").format(sql.Identifier(self.schema)).as_string(None)
+            )
+            cursor.close()
+        return connection
+
+
+class _PostgresWork:
+    """An open PostgreSQL transaction; statements are queued until a result is asked for."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        queries: Queries,
+        clock: Callable[[], int] | None,
+    ) -> None:
+        self.connection = connection
+        self.is_last = False
+        self._queries = queries
+        self._clock = clock
+
+    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        return self.ask(name, **params)()
+
+    def ask(self, name: str, /, **params: Any) -> Callable[[], list[tuple[Any, ...]]]:
+        return self.connection.execute(self._queries.get(name).text.encode(), params).fetchall
+
+    def run(self, name: str, /, **params: Any) -> None:
+        self.connection.execute(self._queries.get(name).text.encode(), params)
+
+    def run_many(self, name: str, /, columns: dict[str, Sequence[Any]], **shared: Any) -> None:
+        count = len(next(iter(columns.values())))
+        for start in range(0, count, _CHUNK_ROWS):
+            part = {
+                key: list(column[start : start + _CHUNK_ROWS]) for key, column in columns.items()
+            }
+            self.run(name, **part, **shared)
+
+    def now_ms(self) -> int:
+        if self._clock is not None:
+            return self._clock()
+        return int(self.connection.execute(f"select {_SERVER_CLOCK}".encode()).fetchall()[0][0])
+
+
+def _roll_back(connection: psycopg.Connection[Any]) -> None:
+    """End the transaction if the connection still lives; a dead one is thrown away by the pool."""
+    if connection.closed:
+        return
+    try:
+        connection.execute("rollback")
+    except psycopg.Error:
+        connection.close()
+
+
+def _literal(text: str, params: dict[str, Any]) -> str:
+    """Return a statement with its values quoted into it: ADBC streams only those as COPY."""
+    quoted = {name: sql.Literal(value).as_string(None) for name, value in params.items()}
+    for name, value in quoted.items():
+        text = text.replace(f"%({name})s", value)
+    return text
+
+
+@contextmanager
+def _mapped() -> Iterator[None]:
+    """Turn the drivers' errors into ours by SQLSTATE; messages may be in any language."""
+    try:
+        yield
+    except psycopg.errors.UniqueViolation as error:
+        raise UniqueViolationError(f"The catalog refused a row: {_first_line(error)}.") from error
+    except (psycopg.errors.DataError, UnicodeEncodeError) as error:
+        raise BadArgumentError(f"PostgreSQL cannot hold a value: {_first_line(error)}.") from error
+    except (
+        psycopg.errors.DeadlockDetected,
+        psycopg.errors.SerializationFailure,
+        psycopg.errors.LockNotAvailable,
+        PoolTimeout,
+    ) as error:
+        raise CatalogUnavailableError(f"The catalog is busy: {_first_line(error)}.") from error
+    except psycopg.OperationalError as error:
+        raise CatalogUnavailableError(
+            f"The catalog database does not answer: {_first_line(error)}."
+        ) from error
+    except psycopg.Error as error:
+        raise CatalogError(f"The catalog refused a statement: {_first_line(error)}.") from error
+    except adbc_driver_manager.OperationalError as error:
+        raise CatalogUnavailableError(
+            f"The catalog database does not answer: {_first_line(error)}."
+        ) from error
+    except adbc_driver_manager.Error as error:
+        raise CatalogError(f"The catalog refused a statement: {_first_line(error)}.") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (
+        str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else "no reason given"
+    )

@@ -1,0 +1,186 @@
+"""The files of a table at a version as Arrow, pruned in SQL.
+
+Partition filters are decided by typed values over the few combinations that exist; ranges of
+columns go to the statistics index. Both may keep too much and never too little; what SQL kept is
+pruned once more by the exact statistics of each file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from deltasql.catalog.database import Database, Work
+from deltasql.catalog.stats_index import StatsColumn, load_columns, number_range
+from deltasql.errors import BadArgumentError
+from deltasql.protocol.predicate import IndexRange, Predicate, index_ranges, may_match
+from deltasql.protocol.stats import parse_stats
+
+_TEXT, _LONG, _BOOL = pa.string(), pa.int64(), pa.bool_()
+COLUMNS: dict[str, pa.DataType] = {
+    "path": _TEXT,
+    "size": _LONG,
+    "modification_time": _LONG,
+    "partition_values": _TEXT,
+    "stats": _TEXT,
+    "num_records": _LONG,
+    "dv_id": _TEXT,
+    "deletion_vector": _TEXT,
+    "tags": _TEXT,
+    "base_row_id": _LONG,
+    "default_row_commit_version": _LONG,
+    "clustering_provider": _TEXT,
+    "data_change": _BOOL,
+    "added_version": _LONG,
+    "extra": _TEXT,
+}
+DEFAULT_COLUMNS = (
+    "path",
+    "size",
+    "modification_time",
+    "partition_values",
+    "stats",
+    "num_records",
+    "dv_id",
+    "deletion_vector",
+)
+# More combinations than this are filtered after the read; a list of them would be slower.
+_MOST_PARTITIONS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class FileQuery:
+    """Which files of which version, and which columns of them."""
+
+    table_id: str
+    version: int
+    first_version: int
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    predicate: Predicate | None = None
+
+
+def list_files(database: Database, query: FileQuery) -> pa.Table:
+    """Return the files as one Arrow table.
+
+    Raises:
+        BadArgumentError: a column is not one of the file list's.
+    """
+    if query.predicate is None:
+        text, params = _statement(database, query, _Pruning())
+        return database.arrow(text, params, _schema(query.columns))
+    wide = tuple(dict.fromkeys((*query.columns, "partition_values", "stats")))
+    with database.read() as work:
+        pruning = _plan(work, query, query.predicate)
+    if pruning.is_empty:
+        return _schema(query.columns).empty_table()
+    text, params = _statement(database, query, pruning, wide)
+    found = database.arrow(text, params, _schema(wide))
+    return _prune(found, query.predicate).select(list(query.columns))
+
+
+def stream_files(database: Database, query: FileQuery) -> Iterator[pa.RecordBatch]:
+    """Yield all files in batches of bounded size; for tables too big for one Arrow table."""
+    text, params = _statement(database, query, _Pruning())
+    return database.arrow_batches(text, params, _schema(query.columns))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pruning:
+    partitions: tuple[str, ...] | None = None
+    ranges: tuple[tuple[StatsColumn, IndexRange], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return self.partitions == ()
+
+
+def _plan(work: Work, query: FileQuery, predicate: Predicate) -> _Pruning:
+    ranges = {found.column: found for found in index_ranges(predicate)}
+    usable = tuple(
+        (column, ranges[column.name])
+        for column in (load_columns(work, query.table_id) if ranges else ())
+        if column.name in ranges
+        and column.covers(query.version)
+        and column.kind == ranges[column.name].kind
+    )
+    texts = [text for (text,) in work.rows("partitions", table_id=query.table_id)]
+    kept = [text for text in texts if may_match(predicate, None, msgspec.json.decode(text))]
+    if len(kept) == len(texts) or len(kept) > _MOST_PARTITIONS:
+        return _Pruning(None if kept or not texts else (), usable)
+    return _Pruning(tuple(kept), usable)
+
+
+def _statement(
+    database: Database, query: FileQuery, pruning: _Pruning, columns: Sequence[str] | None = None
+) -> tuple[str, dict[str, Any]]:
+    chosen = columns or query.columns
+    for name in chosen:
+        if name not in COLUMNS:
+            raise BadArgumentError(f"The file list has no column {name}.", column=name)
+    params: dict[str, Any] = {"table_id": query.table_id, "version": query.version}
+    filters = [_range_filter(database, query, each, params) for each in pruning.ranges]
+    if pruning.partitions is not None:
+        filters.append(database.queries.text("prune_partitions", partitions="partitions"))
+        params["partitions"] = msgspec.json.encode(pruning.partitions).decode()
+    condition = " ".join(filters)
+    text = database.queries.text(
+        "files_at",
+        columns=", ".join(f"f.{name}" for name in chosen),
+        live_filter=condition,
+        filter=condition,
+        live_hint=_hint(query, pruning),
+    )
+    return text, params
+
+
+def _hint(query: FileQuery, pruning: _Pruning) -> str:
+    """Tell SQLite's planner, which has no statistics, which way in is the narrow one."""
+    if any(column.since_version <= query.first_version for column, _ in pruning.ranges):
+        return "not indexed"
+    return "indexed by dl_files_partition" if pruning.partitions is not None else ""
+
+
+def _range_filter(
+    database: Database,
+    query: FileQuery,
+    pair: tuple[StatsColumn, IndexRange],
+    params: dict[str, Any],
+) -> str:
+    column, found = pair
+    low, high = f"low_{column.stats_key}", f"high_{column.stats_key}"
+    if column.kind == "num":
+        bounds = number_range(_number(found.low), _number(found.high))
+        params[low], params[high] = bounds
+        name = "prune_num"
+    else:
+        params[low] = found.low or ""
+        name = "prune_text_from" if found.high is None else "prune_text"
+        if found.high is not None:
+            params[high] = found.high
+    where = database.queries.text(name, stats_key=str(column.stats_key), low=low, high=high)
+    if column.since_version <= query.first_version:
+        return f"and f.file_id in ({where})"
+    # Files from before the column was indexed have no row there and must stay.
+    return f"and (f.added_version < {column.since_version} or f.file_id in ({where}))"
+
+
+def _number(value: float | str | None) -> float | None:
+    return value if isinstance(value, int | float) else None
+
+
+def _prune(found: pa.Table, predicate: Predicate) -> pa.Table:
+    values = found.column("partition_values").to_pylist()
+    stats = found.column("stats").to_pylist()
+    keep = [
+        may_match(predicate, parse_stats(stat), msgspec.json.decode(text))
+        for text, stat in zip(values, stats, strict=True)
+    ]
+    return found if all(keep) else found.filter(pa.array(keep, pa.bool_()))
+
+
+def _schema(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([(name, COLUMNS.get(name, _TEXT)) for name in columns])

@@ -1,0 +1,113 @@
+"""Forward migrations of the SQL schema: which are there, which are missing, apply them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from deltasql.catalog.database import Database, Work
+from deltasql.crash import crash_point
+from deltasql.errors import SchemaMissingError, SchemaOutdatedError
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the schema."""
+
+    version: int
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A step that a database has."""
+
+    version: int
+    name: str
+    applied_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaStatus:
+    """Where a database stands against this version of deltasql."""
+
+    applied: tuple[Applied, ...]
+    missing: tuple[Migration, ...]
+
+    @property
+    def version(self) -> int:
+        """The schema's version; 0 where there is none."""
+        return self.applied[-1].version if self.applied else 0
+
+
+@cache
+def known_migrations(dialect: str) -> tuple[Migration, ...]:
+    """Return the steps that this version of deltasql knows, in order."""
+    folder = files("deltasql.catalog") / "sql" / "migrations" / dialect
+    steps = []
+    for entry in folder.iterdir():
+        number, _, name = entry.name.removesuffix(".sql").partition("_")
+        steps.append(Migration(int(number), name, entry.read_text(encoding="utf-8")))
+    return tuple(sorted(steps, key=lambda step: step.version))
+
+
+def status(database: Database) -> SchemaStatus:
+    """Return what the database has and what it lacks; changes nothing."""
+    with database.read() as work:
+        return _status(database, work)
+
+
+def migrate(database: Database, *, now: int) -> tuple[Migration, ...]:
+    """Apply the missing steps in one transaction and return them; safe to repeat.
+
+    Raises:
+        SchemaOutdatedError: the schema is newer than this version of deltasql.
+    """
+    _refuse_newer(status(database))
+    with database.write() as work:
+        work.run("schema_version_table")
+        if database.dialect.has_row_locks:
+            work.run("lock_schema_version")
+        found = _status(database, work)
+        _refuse_newer(found)
+        for step in found.missing:
+            database.script(step.text, work)
+            work.run("apply_schema_version", version=step.version, name=step.name, now=now)
+            crash_point(f"migration-{step.version}")
+    return found.missing
+
+
+def require_current(database: Database) -> None:
+    """Refuse to work with a schema that this version of deltasql does not fit."""
+    found = status(database)
+    _refuse_newer(found)
+    if not found.applied:
+        raise SchemaMissingError("The database holds no deltasql catalog.")
+    if found.missing:
+        names = ", ".join(f"{step.version} {step.name}" for step in found.missing)
+        raise SchemaOutdatedError(f"The catalog's schema lacks {names}.")
+
+
+def _status(database: Database, work: Work) -> SchemaStatus:
+    applied: tuple[Applied, ...] = ()
+    if work.rows("has_schema_version")[0][0]:
+        applied = tuple(Applied(*row) for row in work.rows("schema_versions"))
+    have = {step.version for step in applied}
+    steps = known_migrations(database.dialect.name)
+    return SchemaStatus(applied, tuple(step for step in steps if step.version not in have))
+
+
+def _refuse_newer(found: SchemaStatus) -> None:
+    newest = max((step.version for step in known_migrations_any()), default=0)
+    if found.version > newest:
+        raise SchemaOutdatedError(
+            f"The catalog's schema is at {found.version}; this deltasql knows up to {newest}.",
+            hint="Install a newer deltasql.",
+        )
+
+
+def known_migrations_any() -> tuple[Migration, ...]:
+    """Return the steps of one dialect; all dialects have the same numbers."""
+    return known_migrations("sqlite")

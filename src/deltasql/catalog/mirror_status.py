@@ -1,0 +1,162 @@
+"""MirrorStatusTracker: the durable queue of the mirror in `dl_mirror_status`."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from deltasql.catalog.database import Database
+from deltasql.catalog.rows import TableRow, table_row
+from deltasql.errors import TableNotFoundError
+
+_LONGEST_MESSAGE = 2000
+
+
+class MirrorState(enum.StrEnum):
+    """Where the mirroring of a version stands."""
+
+    PENDING = "PENDING"
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorStatus:
+    """The queue's row for one version."""
+
+    version: int
+    status: MirrorState
+    json_written: bool
+    checkpoint_written: bool
+    digest: str
+    retry_count: int
+    error_message: str | None
+    last_attempt_at: int | None
+    next_attempt_at: int | None
+    updated_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorLag:
+    """How far a log is behind SQL."""
+
+    versions: int
+    oldest_unmirrored_at: int | None
+
+
+class MirrorStatusTracker:
+    """Records and answers how far each version has come on its way to `_delta_log`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def mark_pending(self, table_id: str, version: int, digest: str, *, now: int) -> None:
+        """Put a version into the queue; a commit does so itself, inside its transaction."""
+        with self._database.write() as work:
+            if not work.rows("mirror_row", table_id=table_id, version=version):
+                work.run(
+                    "insert_mirror_row",
+                    table_id=table_id,
+                    version=version,
+                    status=str(MirrorState.PENDING),
+                    digest=digest,
+                    now=now,
+                )
+
+    def mark_success(
+        self, table_id: str, version: int, *, json_written: bool, checkpoint_written: bool, now: int
+    ) -> None:
+        """Record a mirrored version and move `mirrored_through` on if it was the next one."""
+        with self._database.write() as work:
+            work.run(
+                "mirror_success",
+                table_id=table_id,
+                version=version,
+                json_written=json_written,
+                checkpoint_written=checkpoint_written,
+                now=now,
+            )
+            work.run("advance_mirrored_through", table_id=table_id, version=version)
+
+    def mark_failed(
+        self,
+        table_id: str,
+        version: int,
+        error_message: str,
+        *,
+        now: int,
+        final: bool = False,
+        next_attempt_at: int | None = None,
+    ) -> int:
+        """Record a failed attempt and return how many there were; never undoes a success.
+
+        With `final` the version is FAILED, else it stays PENDING and is due again.
+        """
+        status = MirrorState.FAILED if final else MirrorState.PENDING
+        with self._database.write() as work:
+            rows = work.rows(
+                "mirror_failure",
+                table_id=table_id,
+                version=version,
+                status=str(status),
+                error_message=error_message[:_LONGEST_MESSAGE],
+                now=now,
+                next_attempt_at=next_attempt_at,
+            )
+        return int(rows[0][0]) if rows else 0
+
+    def mark_conflict(self, table_id: str, version: int, error_message: str, *, now: int) -> None:
+        """Record that the log holds other bytes, and stop commits to the table."""
+        self.mark_failed(table_id, version, error_message, now=now, final=True)
+        with self._database.write() as work:
+            work.run("conflict_state", table_id=table_id)
+
+    def get_status(self, table_id: str, version: int) -> MirrorStatus | None:
+        """Return the row of a version, or None if the queue has none."""
+        with self._database.read() as work:
+            rows = work.rows("mirror_row", table_id=table_id, version=version)
+        return _status(rows[0]) if rows else None
+
+    def find_failed(self, table_id: str) -> list[int]:
+        """Return the versions that are FAILED."""
+        with self._database.read() as work:
+            rows = work.rows("mirror_failed_versions", table_id=table_id)
+        return [version for (version,) in rows]
+
+    def find_ready_for_retry(
+        self, table_id: str, max_attempts: int, min_backoff_ms: int, *, now: int
+    ) -> list[tuple[int, int]]:
+        """Return (version, attempts so far) of what is due: never tried, or long enough ago."""
+        with self._database.read() as work:
+            return [
+                (version, attempts)
+                for version, attempts in work.rows(
+                    "mirror_ready",
+                    table_id=table_id,
+                    max_attempts=max_attempts,
+                    latest_attempt=now - min_backoff_ms,
+                )
+            ]
+
+    def get_mirror_lag(self, table_id: str) -> MirrorLag:
+        """Return how many versions are not mirrored and how old the oldest is."""
+        with self._database.read() as work:
+            row = self._row(work.rows("table_by_id", table_id=table_id), table_id)
+            oldest = work.rows(
+                "oldest_unmirrored", table_id=table_id, mirrored_through=row.mirrored_through
+            )[0][0]
+        return MirrorLag(row.current_version - row.mirrored_through, oldest)
+
+    @staticmethod
+    def _row(rows: list[tuple[Any, ...]], table_id: str) -> TableRow:
+        if not rows:
+            raise TableNotFoundError(f"There is no table with the id {table_id}.")
+        return table_row(rows[0])
+
+
+def _status(row: tuple[Any, ...]) -> MirrorStatus:
+    version, status, json_written, checkpoint_written, *rest = row
+    return MirrorStatus(
+        version, MirrorState(status), bool(json_written), bool(checkpoint_written), *rest
+    )

@@ -1,0 +1,65 @@
+"""The exact bytes of every commit: stored compressed, in chunks when they are big, read checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import zstandard
+
+from deltasql.catalog.commit_encode import compress, decompress
+from deltasql.catalog.database import Work
+from deltasql.errors import CatalogCorruptError, VersionNotFoundError
+from deltasql.protocol.codec import digest
+
+CHUNK_BYTES = 64 * 1024 * 1024
+
+
+def insert_chunks(work: Work, table_id: str, version: int, packed: bytes) -> bytes | None:
+    """Store a big payload in chunks and return None; return a small one for its version's row."""
+    if len(packed) <= CHUNK_BYTES:
+        return packed
+    for number, start in enumerate(range(0, len(packed), CHUNK_BYTES)):
+        chunk = packed[start : start + CHUNK_BYTES]
+        work.run(
+            "insert_payload_chunk", table_id=table_id, version=version, chunk=number, payload=chunk
+        )
+    return None
+
+
+def read_payload(work: Work, table_id: str, version: int) -> bytes:
+    """Return the bytes of a version exactly as they were committed.
+
+    Raises:
+        VersionNotFoundError: the book has no such version.
+        CatalogCorruptError: the stored bytes do not have their digest.
+    """
+    rows = work.rows("payload", table_id=table_id, version=version)
+    if not rows:
+        raise VersionNotFoundError(f"Table {table_id} has no version {version}.", version=version)
+    stored, size, expected = rows[0]
+    return _checked(work, table_id, version, (stored, size, expected))
+
+
+def _checked(work: Work, table_id: str, version: int, row: tuple[Any, int, str]) -> bytes:
+    stored, size, expected = row
+    if stored is None:
+        chunks = work.rows("payload_chunks", table_id=table_id, version=version)
+        stored = b"".join(bytes(chunk) for (chunk,) in chunks)
+    try:
+        payload = decompress(bytes(stored), size)
+    except zstandard.ZstdError as error:
+        raise _corrupt(table_id, version) from error
+    if digest(payload) != expected:
+        raise _corrupt(table_id, version)
+    return payload
+
+
+def _corrupt(table_id: str, version: int) -> CatalogCorruptError:
+    return CatalogCorruptError(
+        f"The stored bytes of table {table_id}, version {version}, do not have their digest.",
+        table_id=table_id,
+        version=version,
+    )
+
+
+__all__ = ["CHUNK_BYTES", "compress", "insert_chunks", "read_payload"]

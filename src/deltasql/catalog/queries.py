@@ -1,0 +1,83 @@
+"""Named SQL from the .sql files, with the bound names of each query found once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_PARAM = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)(?P<array>(?=::\w+\[\]))?")
+
+# The columns of dl_tables in the order in which `rows.TableRow` takes them.
+TABLE_COLUMNS = (
+    "t.table_id, t.namespace, t.name, t.location, t.location_key, t.created_at, "
+    "t.current_version, t.last_ict, t.metadata_version, t.protocol_version, t.state, "
+    "t.first_version, t.mirrored_through, t.log_floor, t.properties"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One statement in a dialect's own spelling, and the names it binds, in order."""
+
+    text: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """All named statements of one dialect."""
+
+    sources: Mapping[str, str]
+    placeholder: str
+    array_placeholder: str
+    constants: Mapping[str, str]
+    _compiled: dict[tuple[str, tuple[tuple[str, str], ...]], Query] = field(default_factory=dict)
+
+    def get(self, name: str, **parts: str) -> Query:
+        """Return the statement `name`, with `{part}` places filled by SQL fragments."""
+        key = (name, tuple(sorted(parts.items())))
+        found = self._compiled.get(key)
+        if found is None:
+            found = self.compile(self.text(name, **parts))
+            if not parts:
+                self._compiled[key] = found
+        return found
+
+    def text(self, name: str, **parts: str) -> str:
+        """Return the text of `name` before its bound names are spelled for the driver."""
+        text = self.sources[name]
+        for part, value in (*parts.items(), *self.constants.items()):
+            text = text.replace("{" + part + "}", value)
+        return text
+
+    def compile(self, text: str) -> Query:
+        """Spell the bound names of a statement the way the driver wants them."""
+        names: list[str] = []
+
+        def spell(match: re.Match[str]) -> str:
+            name = match[1]
+            if name not in names:
+                names.append(name)
+            spelling = self.placeholder if match["array"] is None else self.array_placeholder
+            return spelling.format(name=name, number=names.index(name) + 1)
+
+        return Query(_PARAM.sub(spell, text), tuple(names))
+
+
+@cache
+def load_queries(dialect: str) -> Mapping[str, str]:
+    """Return the statements of a dialect: the common ones, with its own in their place."""
+    folder = files("deltasql.catalog") / "sql"
+    found: dict[str, str] = {}
+    for name in ("queries", dialect):
+        found |= _split((folder / f"{name}.sql").read_text(encoding="utf-8"))
+    return found
+
+
+def _split(text: str) -> dict[str, str]:
+    parts = _NAME.split(text)
+    return dict(zip(parts[1::2], (body.strip() for body in parts[2::2]), strict=True))

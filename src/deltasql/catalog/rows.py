@@ -1,0 +1,79 @@
+"""Rows of the book as values."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+
+class TableState(enum.StrEnum):
+    """What may be done with a table now."""
+
+    IMPORTING = "importing"
+    READ_ONLY = "read_only"
+    ACTIVE = "active"
+    CONFLICT = "conflict"
+    DETACHED = "detached"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A table as the book has it."""
+
+    table_id: str
+    namespace: str
+    name: str
+    location: str
+    location_key: str
+    created_at: int
+    current_version: int
+    last_ict: int
+    metadata_version: int
+    protocol_version: int
+    state: TableState
+    first_version: int
+    mirrored_through: int
+    log_floor: int
+    properties: dict[str, Any]
+
+    @property
+    def full_name(self) -> str:
+        """The name users write: `name`, or `namespace.name`."""
+        return f"{self.namespace}.{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class LockedTable:
+    """A table under its row lock, with the catalog's epoch and the clock at that moment."""
+
+    row: TableRow
+    epoch: int
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRow:
+    """The catalog's own identity."""
+
+    catalog_id: str
+    epoch: int
+    created_at: int
+
+
+def table_row(values: tuple[Any, ...]) -> TableRow:
+    """Return a row of dl_tables as a value."""
+    plain = list(values[:15])
+    plain[0] = str(plain[0])
+    plain[10] = TableState(plain[10])
+    plain[14] = msgspec.json.decode(plain[14])
+    return TableRow(*plain)
+
+
+def split_name(full_name: str) -> tuple[str, str]:
+    """Return (namespace, name) of a table's full name; the last dot divides them."""
+    namespace, _, name = full_name.rpartition(".")
+    return namespace, name

@@ -1,0 +1,173 @@
+"""A snapshot is one version of one table: its rules, its files, its applications and domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deltasql.catalog.database import Database, Work
+from deltasql.catalog.definitions import TableDefinition, load_definition
+from deltasql.catalog.rows import TableRow
+from deltasql.errors import BadArgumentError, VersionNotFoundError
+from deltasql.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
+from deltasql.protocol.columns import mapping_mode
+from deltasql.protocol.predicate import Predicate, parse_predicate
+from deltasql.protocol.schema import StructType, parse_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSummary:
+    """Totals over the files of a snapshot; rows only where every file tells its own."""
+
+    files: int
+    bytes: int
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version of a table, read from SQL; it stays that version whatever is committed."""
+
+    database: Database
+    table: TableRow
+    version: int
+    timestamp: int
+    definition: TableDefinition
+    where: str | None = None
+
+    @property
+    def metadata(self) -> Metadata:
+        """The table's metadata at this version."""
+        return self.definition.metadata
+
+    @property
+    def protocol(self) -> Protocol:
+        """The table's protocol at this version."""
+        return self.definition.protocol
+
+    @property
+    def schema(self) -> StructType:
+        """The table's columns at this version."""
+        return parse_schema(self.metadata.schema_string)
+
+    def predicate(self, where: str | None = None) -> Predicate | None:
+        """Return a filter over this version's columns, or the snapshot's own."""
+        text = where if where is not None else self.where
+        if text is None:
+            return None
+        return parse_predicate(text, self.schema, mapping_mode(self.metadata.configuration))
+
+    def files(self, columns: Sequence[str] | None = None, *, where: str | None = None) -> pa.Table:
+        """Return the files as Arrow; with a filter, those that may hold matching rows.
+
+        Raises:
+            BadPredicateError: the filter cannot be understood.
+        """
+        from deltasql.catalog.file_list import list_files  # noqa: PLC0415 (pyarrow)
+
+        return list_files(self.database, self._query(columns, self.predicate(where)))
+
+    def stream_files(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield all files in batches, in bounded memory."""
+        from deltasql.catalog.file_list import stream_files  # noqa: PLC0415 (pyarrow)
+
+        return stream_files(self.database, self._query(columns, None))
+
+    def summary(self) -> FilesSummary:
+        """Return how many files, bytes and rows the snapshot has."""
+        with self.database.read() as work:
+            rows = work.rows("files_summary", table_id=self.table.table_id, version=self.version)
+        files, size, records, counted = rows[0]
+        return FilesSummary(files, int(size), int(records or 0) if counted == files else None)
+
+    def txns(self) -> list[Txn]:
+        """Return how far each application has written."""
+        with self.database.read() as work:
+            rows = work.rows("txns_at", table_id=self.table.table_id, version=self.version)
+        return [Txn(app_id=app, version=v, last_updated=at) for app, v, at in rows]
+
+    def domains(self) -> list[DomainMetadata]:
+        """Return the metadata domains that are set."""
+        with self.database.read() as work:
+            rows = work.rows("domains_at", table_id=self.table.table_id, version=self.version)
+        return [
+            DomainMetadata(domain=domain, configuration=text, removed=False)
+            for domain, text, removed in rows
+            if not removed
+        ]
+
+    def _query(self, columns: Sequence[str] | None, predicate: Predicate | None) -> FileQuery:
+        from deltasql.catalog.file_list import DEFAULT_COLUMNS, FileQuery  # noqa: PLC0415
+
+        return FileQuery(
+            self.table.table_id,
+            self.version,
+            self.table.first_version,
+            tuple(columns) if columns is not None else DEFAULT_COLUMNS,
+            predicate,
+        )
+
+
+if TYPE_CHECKING:
+    from deltasql.catalog.file_list import FileQuery
+
+
+def open_snapshot(
+    database: Database,
+    work: Work,
+    row: TableRow,
+    *,
+    version: int | None = None,
+    timestamp: int | None = None,
+    where: str | None = None,
+) -> Snapshot:
+    """Return the snapshot of a version, of a time, or the newest.
+
+    Raises:
+        VersionNotFoundError: the table has no such version, or had none at that time.
+        BadArgumentError: both a version and a time were asked for.
+    """
+    if version is not None and timestamp is not None:
+        raise BadArgumentError("A snapshot is of a version or of a time, not of both.")
+    if timestamp is not None:
+        version = version_at(work, row, timestamp)
+    if version is None:
+        version = row.current_version
+    if not row.first_version <= version <= row.current_version:
+        raise VersionNotFoundError(
+            f"Table {row.full_name} has no version {version}; "
+            f"it has {row.first_version} to {row.current_version}.",
+            table=row.full_name,
+            version=version,
+        )
+    times = work.rows("version_time", table_id=row.table_id, version=version)
+    definition = load_definition(work, row.table_id, version)
+    snapshot = Snapshot(database, row, version, times[0][0], definition, where)
+    snapshot.predicate()
+    return snapshot
+
+
+def version_at(work: Work, row: TableRow, timestamp: int) -> int:
+    """Return the newest version committed at or before a time, in milliseconds.
+
+    Raises:
+        VersionNotFoundError: the table is younger than that.
+    """
+    rows = work.rows(
+        "version_at",
+        table_id=row.table_id,
+        first=row.first_version,
+        last=row.current_version,
+        timestamp=timestamp,
+    )
+    if rows[0][0] is None:
+        raise VersionNotFoundError(
+            f"Table {row.full_name} has no version at {timestamp} ms; it is younger.",
+            table=row.full_name,
+            timestamp=timestamp,
+        )
+    return int(rows[0][0])

@@ -1,0 +1,126 @@
+-- Overrides for PostgreSQL. Bulk queries take one array per column.
+
+-- name: lock_table
+select {table_columns}, c.epoch, {now} from dl_tables t cross join dl_catalog c
+where t.table_id = :table_id for update of t
+
+-- name: insert_files
+insert into dl_files (
+    file_id, table_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
+    num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+    clustering_provider, data_change, added_version, extra
+)
+select
+    u.file_id, :table_id::uuid, u.path, u.path_key, u.dv_id, u.size, u.modification_time,
+    u.partition_values, u.stats, u.num_records, u.tags, u.deletion_vector, u.base_row_id,
+    u.default_row_commit_version, u.clustering_provider, u.data_change, :version::bigint, u.extra
+from unnest(
+    :file_id::bigint[], :path::text[], :path_key::text[], :dv_id::text[], :size::bigint[],
+    :modification_time::bigint[], :partition_values::text[], :stats::text[],
+    :num_records::bigint[], :tags::text[], :deletion_vector::text[], :base_row_id::bigint[],
+    :default_row_commit_version::bigint[], :clustering_provider::text[], :data_change::boolean[],
+    :extra::text[]
+) u (
+    file_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
+    num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+    clustering_provider, data_change, extra
+)
+
+-- name: end_files
+with ended as (
+    delete from dl_files f
+    using unnest(
+        :key::text[], :dv_id::text[], :deletion_timestamp::bigint[],
+        :remove_data_change::boolean[], :extended_file_metadata::boolean[]
+    ) u (key, dv_id, deletion_timestamp, remove_data_change, extended_file_metadata)
+    where f.table_id = :table_id::uuid and coalesce(f.path_key, f.path) = u.key
+        and f.dv_id = u.dv_id
+    returning f.*, u.deletion_timestamp, u.remove_data_change, u.extended_file_metadata
+)
+insert into dl_removed_files
+select
+    file_id, table_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
+    num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+    clustering_provider, data_change, added_version, extra, :version::bigint, :ended_by,
+    deletion_timestamp, remove_data_change, extended_file_metadata
+from ended
+
+-- name: insert_tombstones
+insert into dl_removed_files (
+    file_id, table_id, path, path_key, dv_id, size, partition_values, deletion_vector,
+    base_row_id, default_row_commit_version, ended_version, ended_by, deletion_timestamp,
+    remove_data_change, extended_file_metadata
+)
+select
+    u.file_id, :table_id::uuid, u.path, u.path_key, u.dv_id, u.size, u.partition_values,
+    u.deletion_vector, u.base_row_id, u.default_row_commit_version, :version::bigint, 'remove',
+    u.deletion_timestamp, u.remove_data_change, u.extended_file_metadata
+from unnest(
+    :file_id::bigint[], :path::text[], :path_key::text[], :dv_id::text[], :size::bigint[],
+    :partition_values::text[], :deletion_vector::text[], :base_row_id::bigint[],
+    :default_row_commit_version::bigint[], :deletion_timestamp::bigint[],
+    :remove_data_change::boolean[], :extended_file_metadata::boolean[]
+) u (
+    file_id, path, path_key, dv_id, size, partition_values, deletion_vector, base_row_id,
+    default_row_commit_version, deletion_timestamp, remove_data_change, extended_file_metadata
+)
+
+-- name: insert_partitions
+insert into dl_partitions (table_id, partition_values)
+select :table_id::uuid, u from unnest(:partition_values::text[]) u
+on conflict do nothing
+
+-- name: insert_stats_num
+insert into dl_stats_num (stats_key, low, high, file_id)
+select * from unnest(:stats_key::integer[], :low::float8[], :high::float8[], :file_id::bigint[])
+
+-- name: insert_stats_text
+insert into dl_stats_text (stats_key, low, high, file_id)
+select * from unnest(:stats_key::integer[], :low::text[], :high::text[], :file_id::bigint[])
+
+-- name: schema_version_table
+create table if not exists dl_schema_version (
+    version integer primary key, name text not null, applied_at bigint not null
+)
+
+-- name: has_schema_version
+select count(*) from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relname = 'dl_schema_version' and n.nspname = current_schema()
+
+-- name: files_at
+select {columns} from dl_files f
+where f.table_id = :table_id::uuid and f.added_version <= :version::bigint {live_filter}
+union all
+select {columns} from dl_removed_files f
+where f.table_id = :table_id::uuid and f.ended_version > :version::bigint
+    and f.added_version <= :version::bigint {filter}
+
+-- name: prune_num
+select s.file_id from dl_stats_num s
+where box(point(s.low, s.stats_key), point(s.high, s.stats_key))
+    && box(point(:{low}::float8, {stats_key}), point(:{high}::float8, {stats_key}))
+    and s.stats_key = {stats_key} and s.low <= :{high}::float8 and s.high >= :{low}::float8
+
+-- name: prune_text
+select s.file_id from dl_stats_text s
+where s.stats_key = {stats_key} and s.low <= :{high}::text collate "C"
+    and (s.high is null or s.high >= :{low}::text collate "C")
+
+-- name: prune_text_from
+select s.file_id from dl_stats_text s
+where s.stats_key = {stats_key} and (s.high is null or s.high >= :{low}::text collate "C")
+
+-- name: prune_partitions
+and f.partition_values in (
+    select value collate "C" from json_array_elements_text(:{partitions}::json)
+)
+
+-- name: apply_schema_version
+insert into dl_schema_version (version, name, applied_at) values (:version, :name, :now)
+
+-- name: schema_versions
+select version, name, applied_at from dl_schema_version order by version
+
+-- name: lock_schema_version
+lock table dl_schema_version in exclusive mode

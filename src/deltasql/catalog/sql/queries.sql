@@ -1,0 +1,310 @@
+-- Named queries that both databases run as they are. `:name` is a bound value. A query of the same
+-- name in sqlite.sql or postgres.sql takes the place of the one here.
+
+-- name: catalog_row
+select catalog_id, epoch, created_at from dl_catalog
+
+-- name: insert_catalog
+insert into dl_catalog (catalog_id, epoch, created_at) values (:catalog_id, :epoch, :created_at)
+
+-- name: set_epoch
+update dl_catalog set epoch = :epoch
+
+-- name: take_ids
+update dl_counters set value = value + :amount where name = :name returning value
+
+-- name: lock_table
+select {table_columns}, c.epoch, {now} from dl_tables t cross join dl_catalog c
+where t.table_id = :table_id
+
+-- name: table_by_id
+select {table_columns} from dl_tables t where t.table_id = :table_id
+
+-- name: table_by_name
+select {table_columns} from dl_tables t
+where t.namespace = :namespace and t.name = :name and t.state <> 'deleted'
+
+-- name: table_by_location
+select {table_columns} from dl_tables t
+where t.location_key = :location_key and t.state not in ('deleted', 'detached')
+
+-- name: all_tables
+select {table_columns} from dl_tables t where t.state <> 'deleted' order by t.namespace, t.name
+
+-- name: insert_table
+insert into dl_tables (
+    table_id, namespace, name, location, location_key, created_at, current_version, last_ict,
+    metadata_version, protocol_version, state, first_version, mirrored_through, log_floor, properties
+) values (
+    :table_id, :namespace, :name, :location, :location_key, :created_at, -1, :last_ict,
+    -1, -1, :state, :first_version, :mirrored_through, :log_floor, :properties
+)
+
+-- name: rename_table
+update dl_tables set namespace = :namespace, name = :name where table_id = :table_id
+
+-- name: set_state
+update dl_tables set state = :state where table_id = :table_id
+
+-- name: set_properties
+update dl_tables set properties = :properties where table_id = :table_id
+
+-- name: advance_table
+update dl_tables set
+    current_version = :version,
+    last_ict = :ict,
+    metadata_version = case when :metadata_changed = 1 then :version else metadata_version end,
+    protocol_version = case when :protocol_changed = 1 then :version else protocol_version end,
+    state = :state
+where table_id = :table_id
+
+-- name: version_by_commit_id
+select version, digest, in_commit_timestamp from dl_table_versions
+where table_id = :table_id and commit_id = :commit_id
+
+-- name: insert_version
+insert into dl_table_versions (
+    table_id, version, committed_at, committer, operation, operation_params, operation_metrics,
+    in_commit_timestamp, read_version, is_blind_append, commit_id, transaction_id, adds, removes,
+    actions, bytes_added, bytes_removed, user_metadata, client, payload, payload_bytes, digest, origin
+) values (
+    :table_id, :version, :committed_at, :committer, :operation, :operation_params,
+    :operation_metrics, :in_commit_timestamp, :read_version, :is_blind_append, :commit_id,
+    :transaction_id, :adds, :removes, :actions, :bytes_added, :bytes_removed, :user_metadata,
+    :client, :payload, :payload_bytes, :digest, :origin
+)
+
+-- name: insert_payload_chunk
+insert into dl_payload_chunks (table_id, version, chunk, payload)
+values (:table_id, :version, :chunk, :payload)
+
+-- name: payload
+select payload, payload_bytes, digest from dl_table_versions
+where table_id = :table_id and version = :version
+
+-- name: payload_chunks
+select payload from dl_payload_chunks
+where table_id = :table_id and version = :version order by chunk
+
+-- name: versions_between
+select version, operation, committer, commit_id, is_blind_append, transaction_id
+from dl_table_versions
+where table_id = :table_id and version > :after and version <= :upto order by version
+
+-- name: history
+select
+    version, committed_at, committer, operation, operation_params, operation_metrics,
+    user_metadata, read_version, is_blind_append, adds, removes, bytes_added, bytes_removed,
+    commit_id, transaction_id, client, origin, digest
+from dl_table_versions
+where table_id = :table_id and version <= :upto order by version desc limit :most
+
+-- name: version_at
+select max(version) from dl_table_versions
+where table_id = :table_id and version >= :first and version <= :last
+    and coalesce(in_commit_timestamp, committed_at) <= :timestamp
+
+-- name: version_time
+select coalesce(in_commit_timestamp, committed_at) from dl_table_versions
+where table_id = :table_id and version = :version
+
+-- name: insert_metadata
+insert into dl_metadata_updates (
+    table_id, version, metadata_id, name, description, format_provider, schema_string,
+    partition_columns, configuration, created_time, action
+) values (
+    :table_id, :version, :metadata_id, :name, :description, :format_provider, :schema_string,
+    :partition_columns, :configuration, :created_time, :action
+)
+
+-- name: metadata_at
+select version, action from dl_metadata_updates
+where table_id = :table_id and version <= :version order by version desc limit 1
+
+-- name: insert_protocol
+insert into dl_protocol_updates (
+    table_id, version, min_reader_version, min_writer_version, reader_features, writer_features, action
+) values (
+    :table_id, :version, :min_reader_version, :min_writer_version, :reader_features,
+    :writer_features, :action
+)
+
+-- name: protocol_at
+select version, action from dl_protocol_updates
+where table_id = :table_id and version <= :version order by version desc limit 1
+
+-- name: insert_domain
+insert into dl_domain_metadata (table_id, domain, version, configuration, removed)
+values (:table_id, :domain, :version, :configuration, :removed)
+
+-- name: domains_at
+select d.domain, d.configuration, d.removed from dl_domain_metadata d
+where d.table_id = :table_id and d.version = (
+    select max(e.version) from dl_domain_metadata e
+    where e.table_id = d.table_id and e.domain = d.domain and e.version <= :version
+)
+order by d.domain
+
+-- name: insert_txn
+insert into dl_txn_actions (table_id, app_id, version, txn_version, last_updated)
+values (:table_id, :app_id, :version, :txn_version, :last_updated)
+
+-- name: current_txn
+select txn_version from dl_txns where table_id = :table_id and app_id = :app_id
+
+-- name: upsert_txn
+insert into dl_txns (table_id, app_id, txn_version, last_updated)
+values (:table_id, :app_id, :txn_version, :last_updated)
+on conflict (table_id, app_id) do update set
+    txn_version = excluded.txn_version, last_updated = excluded.last_updated
+where excluded.txn_version > dl_txns.txn_version
+
+-- name: txns_at
+select d.app_id, d.txn_version, d.last_updated from dl_txn_actions d
+where d.table_id = :table_id and d.version = (
+    select max(e.version) from dl_txn_actions e
+    where e.table_id = d.table_id and e.app_id = d.app_id and e.version <= :version
+)
+order by d.app_id
+
+-- name: partitions
+select partition_values from dl_partitions where table_id = :table_id
+
+-- name: stats_columns
+select stats_key, column_name, column_type, kind, since_version, until_version
+from dl_stats_columns where table_id = :table_id order by stats_key
+
+-- name: open_stats_column
+insert into dl_stats_columns (
+    stats_key, table_id, column_name, column_type, kind, since_version, until_version
+) values (:stats_key, :table_id, :column_name, :column_type, :kind, :since_version, null)
+
+-- name: close_stats_column
+update dl_stats_columns set until_version = :version
+where stats_key = :stats_key and until_version is null
+
+-- name: files_summary
+select count(*), coalesce(sum(size), 0), sum(num_records), count(num_records)
+from (
+    select size, num_records from dl_files
+    where table_id = :table_id and added_version <= :version
+    union all
+    select size, num_records from dl_removed_files
+    where table_id = :table_id and ended_version > :version and added_version <= :version
+) f
+
+-- name: insert_mirror_row
+insert into dl_mirror_status (
+    table_id, version, status, json_written, checkpoint_written, digest, retry_count, updated_at
+) values (:table_id, :version, :status, {false}, {false}, :digest, 0, :now)
+
+-- name: mirror_row
+select
+    version, status, json_written, checkpoint_written, digest, retry_count, error_message,
+    last_attempt_at, next_attempt_at, updated_at
+from dl_mirror_status where table_id = :table_id and version = :version
+
+-- name: mirror_success
+update dl_mirror_status set
+    status = 'SUCCESS', json_written = :json_written, checkpoint_written = :checkpoint_written,
+    error_message = null, last_attempt_at = :now, next_attempt_at = null, updated_at = :now
+where table_id = :table_id and version = :version
+
+-- name: mirror_failure
+update dl_mirror_status set
+    status = :status, error_message = :error_message, retry_count = retry_count + 1,
+    last_attempt_at = :now, next_attempt_at = :next_attempt_at, updated_at = :now
+where table_id = :table_id and version = :version and status <> 'SUCCESS'
+returning retry_count
+
+-- name: advance_mirrored_through
+update dl_tables set mirrored_through = :version
+where table_id = :table_id and mirrored_through = :version - 1
+
+-- name: mirror_failed_versions
+select version from dl_mirror_status
+where table_id = :table_id and status = 'FAILED' order by version
+
+-- name: mirror_ready
+select version, retry_count from dl_mirror_status
+where table_id = :table_id and status <> 'SUCCESS' and retry_count < :max_attempts
+    and (retry_count = 0 or last_attempt_at is null or last_attempt_at <= :latest_attempt)
+order by version
+
+-- name: mirror_newest_success
+select max(version) from dl_mirror_status where table_id = :table_id and status = 'SUCCESS'
+
+-- name: mirror_counts
+select status, count(*) from dl_mirror_status where table_id = :table_id group by status
+
+-- name: oldest_unmirrored
+select min(committed_at) from dl_table_versions
+where table_id = :table_id and version > :mirrored_through
+
+-- name: conflict_state
+update dl_tables set state = 'conflict' where table_id = :table_id and state = 'active'
+
+-- name: insert_log_file
+insert into dl_log_files (table_id, key, version, kind, size, digest)
+values (:table_id, :key, :version, :kind, :size, :digest)
+on conflict (table_id, key) do update set
+    version = excluded.version, size = excluded.size, digest = excluded.digest
+
+-- name: log_files
+select key, version, kind, size, digest from dl_log_files where table_id = :table_id order by key
+
+-- name: purge_files
+delete from dl_files where table_id = :table_id
+
+-- name: purge_removed_files
+delete from dl_removed_files where table_id = :table_id
+
+-- name: purge_partitions
+delete from dl_partitions where table_id = :table_id
+
+-- name: purge_stats_num
+delete from dl_stats_num
+where stats_key in (select stats_key from dl_stats_columns where table_id = :table_id)
+
+-- name: purge_stats_text
+delete from dl_stats_text
+where stats_key in (select stats_key from dl_stats_columns where table_id = :table_id)
+
+-- name: purge_stats_columns
+delete from dl_stats_columns where table_id = :table_id
+
+-- name: purge_mirror_rows
+delete from dl_mirror_status where table_id = :table_id
+
+-- name: purge_log_files
+delete from dl_log_files where table_id = :table_id
+
+-- name: purge_txns
+delete from dl_txns where table_id = :table_id
+
+-- name: known_paths
+select path from dl_files where table_id = :table_id
+union
+select path from dl_removed_files where table_id = :table_id
+
+-- name: changes
+select 'added' as change, path, dv_id, added_version as version, size, num_records, partition_values
+from dl_files
+where table_id = :table_id and added_version > :after and added_version <= :upto
+union all
+select 'added', path, dv_id, added_version, size, num_records, partition_values
+from dl_removed_files
+where table_id = :table_id and added_version > :after and added_version <= :upto
+union all
+select ended_by, path, dv_id, ended_version, size, num_records, partition_values
+from dl_removed_files
+where table_id = :table_id and ended_version > :after and ended_version <= :upto
+order by 4, 1, 2, 3
+
+-- name: count_ended
+select count(*) from dl_removed_files
+where table_id = :table_id and ended_version = :version and ended_by = 'remove'
+
+-- name: ended_identities
+select coalesce(path_key, path), dv_id from dl_removed_files
+where table_id = :table_id and ended_version = :version and ended_by = 'remove'

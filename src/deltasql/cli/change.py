@@ -1,0 +1,137 @@
+"""Commands that commit a new version: alter, compact, restore, detach."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from deltasql.cli.app import App, command, parse_pairs, pass_app
+from deltasql.cli.arguments import (
+    Size,
+    at_options,
+    check_at,
+    dry_run_option,
+    parse_column,
+    table_argument,
+    where_option,
+    yes_option,
+)
+from deltasql.errors import BadArgumentError
+
+
+@command(example="deltasql alter orders --add note:string --set delta.appendOnly=true")
+@table_argument
+@click.option("--add", "columns", metavar="NAME:TYPE", multiple=True, help="Add a column.")
+@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Set a property.")
+@click.option("--unset", "keys", metavar="KEY", multiple=True, help="Remove a property.")
+@pass_app
+def alter(
+    app: App,
+    table: str | None,
+    columns: tuple[str, ...],
+    pairs: tuple[str, ...],
+    keys: tuple[str, ...],
+) -> None:
+    """Add columns to a table or change its properties."""
+    if not (columns or pairs or keys):
+        raise BadArgumentError("Nothing to alter: give --add, --set or --unset.")
+    name = app.table_name(table)
+    with app.connect() as catalog:
+        version = catalog.table(name).alter(
+            add=[parse_column(column) for column in columns],
+            properties=parse_pairs(pairs, "--set"),
+            unset=list(keys),
+        )
+    app.out.done(f"{name} is at version {version}.", {"table": name, "version": version})
+
+
+@command(example="deltasql compact orders --where \"day < '2026-01-01'\" --target-size 256MB")
+@table_argument
+@where_option
+@click.option("--target-size", type=Size(), help="How large files should become.")
+@dry_run_option
+@pass_app
+def compact(
+    app: App, table: str | None, where: str | None, target_size: int | None, dry_run: bool
+) -> None:
+    """Rewrite a table's small files into larger ones.
+
+    The rows stay the same. The filter may name partition columns only.
+    """
+    name = app.table_name(table)
+    with app.connect() as catalog:
+        found = catalog.table(name)
+        before = found.version
+        if dry_run:
+            sizes = found.snapshot(where=where).files().column("size").to_pylist()
+            facts = {"table": name, "version": before, "files": len(sizes), "bytes": sum(sizes)}
+            app.out.done(f"{len(sizes)} files of {name} would be looked at.", facts)
+            return
+        version = found.compact(where=where, target_size=target_size)
+    done = "was compacted" if version != before else "has nothing to compact"
+    app.out.done(f"{name} {done}; version {version}.", {"table": name, "version": version})
+
+
+@command(example="deltasql restore orders --version 3")
+@table_argument
+@at_options
+@dry_run_option
+@pass_app
+def restore(
+    app: App,
+    table: str | None,
+    version: int | None,
+    timestamp: datetime | None,
+    dry_run: bool,
+) -> None:
+    """Bring a table back to the state of an earlier version.
+
+    This is a new version: nothing is lost, and it can be undone the same way.
+    """
+    check_at(version, timestamp)
+    if version is None and timestamp is None:
+        raise BadArgumentError("Say what to restore: --version or --timestamp.")
+    name = app.table_name(table)
+    with app.connect() as catalog:
+        found = catalog.table(name)
+        if dry_run:
+            then = found.snapshot(version=version, timestamp=timestamp)
+            ours, theirs = (_identities(s.files()) for s in (found.snapshot(), then))
+            facts = {"table": name, "restores": then.version, "current": found.version}
+            facts |= {"adds": len(theirs - ours), "removes": len(ours - theirs)}
+            text = f"{facts['adds']} files would come back and {facts['removes']} would go."
+            app.out.done(text, facts)
+            return
+        made = found.restore(version=version, timestamp=timestamp)
+    app.out.done(f"{name} is at version {made}.", {"table": name, "version": made})
+
+
+def _identities(files: object) -> set[tuple[str, str]]:
+    from typing import Any, cast
+
+    table = cast("Any", files)
+    paths, vectors = table.column("path").to_pylist(), table.column("dv_id").to_pylist()
+    return set(zip(paths, vectors, strict=True))
+
+
+@command(example="deltasql detach orders --yes")
+@table_argument
+@yes_option
+@dry_run_option
+@pass_app
+def detach(app: App, table: str | None, is_sure: bool, dry_run: bool) -> None:
+    """Give a table back to ordinary Delta writers.
+
+    A last commit removes the fence, the log is completed, and the catalog writes to it no more.
+    """
+    name = app.table_name(table)
+    with app.connect() as catalog:
+        found = catalog.table(name)
+        facts = {"table": name, "location": found.location, "version": found.version}
+        if dry_run:
+            app.out.done(f"{name} would be detached; its log stays in {found.location}.", facts)
+            return
+        app.confirm(f"Detach {name}? This catalog will not write to it again.", is_sure=is_sure)
+        found.detach()
+    app.out.done(f"{name} is detached: any Delta writer may go on in {facts['location']}.", facts)

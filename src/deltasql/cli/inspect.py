@@ -1,0 +1,97 @@
+"""Commands that look at a table: history, show, files, sample, diff."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from deltasql.cli.app import App, command, pass_app
+from deltasql.cli.arguments import at_options, check_at, table_argument, where_option
+
+_HISTORY = ["version", "committed_at", "operation", "adds", "removes", "committer"]
+_FILES = ["path", "size", "num_records", "partition_values"]
+
+
+@command(example="deltasql history orders --limit 5")
+@table_argument
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many, the newest first.")
+@pass_app
+def history(app: App, table: str | None, limit: int | None) -> None:
+    """List a table's versions: who did what, and when."""
+    with app.connect() as catalog:
+        rows = catalog.table(app.table_name(table)).history(limit=limit)
+    app.out.rows(rows, _HISTORY)
+
+
+@command(example="deltasql show orders")
+@table_argument
+@pass_app
+def show(app: App, table: str | None) -> None:
+    """Describe a table: state, schema, properties."""
+    with app.connect() as catalog:
+        detail = catalog.table(app.table_name(table)).detail()
+    app.out.record(detail)
+
+
+@command(example="deltasql files orders --where \"day = '2026-01-01'\"")
+@table_argument
+@where_option
+@at_options
+@pass_app
+def files(
+    app: App,
+    *,
+    table: str | None,
+    where: str | None,
+    version: int | None,
+    timestamp: datetime | None,
+) -> None:
+    """List the data files of a table.
+
+    With a filter: the files that can hold a matching row.
+    """
+    check_at(version, timestamp)
+    with app.connect() as catalog:
+        found = catalog.table(app.table_name(table))
+        listed = found.snapshot(version=version, timestamp=timestamp, where=where).files()
+    app.out.rows(listed.to_pylist(), _FILES)
+
+
+@command(example="deltasql sample orders --columns id,day --limit 3")
+@table_argument
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option("--columns", metavar="A,B", help="Only these columns.")
+@where_option
+@at_options
+@pass_app
+def sample(
+    app: App,
+    *,
+    table: str | None,
+    limit: int,
+    columns: str | None,
+    where: str | None,
+    version: int | None,
+    timestamp: datetime | None,
+) -> None:
+    """Print some rows of a table."""
+    check_at(version, timestamp)
+    names = columns.split(",") if columns else None
+    with app.connect() as catalog:
+        found = catalog.table(app.table_name(table))
+        scan = found.scan(columns=names, where=where, version=version, timestamp=timestamp)
+        rows = scan.head(limit)
+    app.out.rows(rows.to_pylist(), rows.column_names)
+
+
+@command(example="deltasql diff orders 3 9")
+@click.argument("table")
+@click.argument("first", type=click.IntRange(min=0))
+@click.argument("last", type=click.IntRange(min=0))
+@pass_app
+def diff(app: App, table: str, first: int, last: int) -> None:
+    """List the files that came and went between two versions."""
+    with app.connect() as catalog:
+        rows = catalog.table(table).changes(first, last)
+    app.out.rows(rows)

@@ -1,0 +1,149 @@
+"""The `deltasql` program: the table of commands, the global options, how errors are told.
+
+A command's module is imported when the command runs: `--help` loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import traceback
+from typing import Final, NoReturn, cast
+
+import click
+
+from deltasql.cli.app import App, common_options, parse_pairs
+from deltasql.cli.output import escape
+from deltasql.errors import BadArgumentError, DeltaSqlError
+from deltasql.version import __version__
+
+COMMANDS: Final = {
+    "alter": ("change", "Add columns to a table or change its properties."),
+    "compact": ("change", "Rewrite a table's small files into larger ones."),
+    "completion": ("shell", "Print the completion script of a shell."),
+    "create": ("tables", "Create a table."),
+    "db": ("admin", "Create, migrate or look at the catalog's database."),
+    "demo": ("demo", "Show two tables, one transaction and four readers in a folder."),
+    "detach": ("change", "Give a table back to ordinary Delta writers."),
+    "diff": ("inspect", "List the files that came and went between two versions."),
+    "doctor": ("doctor", "Check the installation, the configuration and the catalog."),
+    "drop": ("tables", "Remove a table from the catalog."),
+    "files": ("inspect", "List the data files of a table."),
+    "history": ("inspect", "List a table's versions: who did what, and when."),
+    "rename": ("tables", "Give a table another name."),
+    "restore": ("change", "Bring a table back to the state of an earlier version."),
+    "sample": ("inspect", "Print some rows of a table."),
+    "show": ("inspect", "Describe a table: state, schema, properties."),
+    "tables": ("tables", "List the tables of the catalog."),
+    "unfence": ("admin", "Free a log for ordinary Delta writers when its database is lost."),
+}
+# what a user typed at the wrong place comes back in click's messages
+_PASSWORD: Final = re.compile(r"(://[^\s:/@]*:|password=)[^\s&@]+", re.IGNORECASE)
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
+        """Return the names, sorted."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command's module and return the command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"deltasql.cli.{COMMANDS[cmd_name][0]}")
+        return cast("click.Command", getattr(module, cmd_name))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
+
+
+@click.group(
+    cls=LazyGroup,
+    params=common_options(),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with: deltasql demo",
+)
+@click.option("--profile", metavar="NAME", help="Use this profile of the configuration.")
+@click.option("--config", metavar="FILE", help="Read this configuration file and no other.")
+@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Override a setting.")
+@click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Print data and errors only.")
+@click.option("-v", "--verbose", "verbosity", count=True, help="Log to stderr; -vv logs more.")
+@click.option("--debug", "is_debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--no-color", is_flag=True, help="Print without colour.  [env: NO_COLOR]")
+@click.version_option(__version__, "--version", prog_name="deltasql")
+@click.pass_context
+def cli(
+    context: click.Context,
+    *,
+    profile: str | None,
+    config: str | None,
+    pairs: tuple[str, ...],
+    is_quiet: bool,
+    verbosity: int,
+    is_debug: bool,
+    no_color: bool,
+) -> None:
+    """Delta Lake tables with SQL as the source of truth."""
+    app = context.ensure_object(App)
+    app.overrides = {**parse_pairs(pairs, "--set"), "profile": profile, "config": config}
+    app.is_quiet, app.is_debug, app.has_color = is_quiet, is_debug, not no_color
+    if verbosity:
+        _log_to_stderr(verbosity)
+
+
+def _log_to_stderr(verbosity: int) -> None:
+    import logging
+
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(stream=sys.stderr, format=form)
+    logging.getLogger("deltasql").setLevel(logging.INFO if verbosity == 1 else logging.DEBUG)
+
+
+def main() -> NoReturn:
+    """Run the program and leave with the exit code of what happened."""
+    app = App()
+    try:
+        result = cli.main(prog_name="deltasql", standalone_mode=False, obj=app)
+        sys.stdout.flush()
+    except (click.Abort, KeyboardInterrupt):
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+    except click.ClickException as error:
+        sys.exit(_tell(_as_ours(error), app))
+    except DeltaSqlError as error:
+        sys.exit(_tell(error, app))
+    except Exception as error:  # noqa: BLE001 (the last door: no traceback reaches a user)
+        sys.exit(_tell(_unexpected(error), app))
+    sys.exit(result if isinstance(result, int) else 0)
+
+
+def _tell(error: DeltaSqlError, app: App) -> int:
+    text = f"error[{error.code}]: {escape(' '.join(error.message.split()))}\n"
+    if error.advice:
+        text += f"\nhint: {error.advice}\n"
+    if app.is_debug:
+        text += "\n" + "".join(traceback.format_exception(error))
+    sys.stderr.write(_PASSWORD.sub(r"\1***", text))
+    return error.exit_code
+
+
+def _as_ours(error: click.ClickException) -> DeltaSqlError:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = context.command_path if context else "deltasql"
+    told = BadArgumentError(error.format_message(), hint=f"See `{command} --help`.")
+    return told.with_traceback(error.__traceback__)
+
+
+def _unexpected(error: Exception) -> DeltaSqlError:
+    # its text may hold anything, a connection string too: only --debug shows it
+    told = DeltaSqlError(
+        f"Something failed that deltasql did not expect: {type(error).__name__}.",
+        hint="Run the command again with --debug and report what it prints.",
+    )
+    told.__cause__ = error
+    return told

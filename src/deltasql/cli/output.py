@@ -1,0 +1,156 @@
+"""How commands print: data on stdout as text, JSON or NDJSON; everything else on stderr.
+
+Rich is imported only for a table on a terminal. Whatever a table or a log says is printed with
+its control characters escaped: a name must not be able to drive the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Literal, TextIO
+
+Format = Literal["text", "json", "ndjson"]
+Row = Mapping[str, Any]
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where and how a command prints."""
+
+    stdout: TextIO
+    stderr: TextIO
+    format: Format = "text"
+    is_quiet: bool = False
+    has_color: bool = False
+
+    def rows(self, rows: Iterable[Row], columns: Sequence[str] | None = None) -> None:
+        """Print a list: a table, a JSON array, or one JSON object per line."""
+        if self.format == "ndjson":
+            for row in rows:
+                self._line(_to_json(row))
+        elif self.format == "json":
+            self._line("[" + ",\n ".join(_to_json(row) for row in rows) + "]")
+        else:
+            self._table([dict(row) for row in rows], columns)
+
+    def record(self, row: Row) -> None:
+        """Print one thing: a line per field, or a JSON object."""
+        if self.format != "text":
+            self._line(_to_json(row))
+            return
+        width = max((len(key) for key in row), default=0)
+        for key, value in row.items():
+            self._line(f"{key:<{width}}  {_to_text(value)}".rstrip())
+
+    def done(self, sentence: str, row: Row) -> None:
+        """Tell what was done: a sentence for people on stderr, or its facts as JSON on stdout."""
+        if self.format == "text":
+            self.note(sentence)
+        else:
+            self._line(_to_json(row))
+
+    def note(self, sentence: str) -> None:
+        """Say something on stderr that is not data; `--quiet` silences it."""
+        if not self.is_quiet:
+            print(escape(sentence), file=self.stderr, flush=True)
+
+    def raw(self, text: str) -> None:
+        """Print a text as it is, such as a script for the shell."""
+        self.stdout.write(text)
+
+    def _line(self, text: str) -> None:
+        self.stdout.write(text + "\n")
+
+    def _table(self, rows: list[dict[str, Any]], columns: Sequence[str] | None) -> None:
+        names = (
+            list(columns) if columns else list(dict.fromkeys(key for row in rows for key in row))
+        )
+        if not names:
+            return
+        cells = [[_to_text(row.get(name)) for name in names] for row in rows]
+        right = [all(_is_number(row.get(name)) for row in rows) for name in names]
+        if self.stdout.isatty():
+            self._rich_table(names, cells, right)
+            return
+        widths = [max([len(name), *map(len, col)]) for name, col in _columns(names, cells)]
+        for line in [names, *cells]:
+            padded = [
+                text.rjust(width) if is_right else text.ljust(width)
+                for text, width, is_right in zip(line, widths, right, strict=True)
+            ]
+            self._line("  ".join(padded).rstrip())
+
+    def _rich_table(self, names: list[str], cells: list[list[str]], right: list[bool]) -> None:
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold" if self.has_color else "")
+        for name, is_right in zip(names, right, strict=True):
+            table.add_column(Text(name), justify="right" if is_right else "left", overflow="fold")
+        for row in cells:
+            table.add_row(*map(Text, row))  # Text: markup in a value stays text
+        Console(file=self.stdout, no_color=not self.has_color, highlight=False).print(table)
+
+
+def _columns(names: list[str], cells: list[list[str]]) -> list[tuple[str, list[str]]]:
+    return [(name, [row[place] for row in cells]) for place, name in enumerate(names)]
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def escape(text: str) -> str:
+    """Return the text with its control characters spelled out."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def _to_text(value: Any) -> str:
+    plain = _plain(value)
+    if plain is None:
+        return ""
+    if isinstance(plain, bool):
+        return "yes" if plain else "no"
+    if isinstance(plain, dict | list):
+        return escape(json.dumps(plain, ensure_ascii=False, separators=(", ", ": ")))
+    return escape(str(plain))
+
+
+def _to_json(row: Row) -> str:
+    # a lone surrogate has no UTF-8 form: escaped it has a JSON one
+    text = json.dumps(_plain(row), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _plain(value: Any) -> Any:  # noqa: PLR0911 (one line per kind of value)
+    """Reduce a value to what JSON holds; what it does not know becomes its text."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)  # noqa: PLR0124
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, datetime):
+        return _instant(value)
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bytes):
+        return value.hex()
+    return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+
+def _instant(value: datetime) -> str:
+    if value.tzinfo is None:
+        return value.isoformat()
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,74 @@
+"""Other engines that read a Delta table from its `_delta_log`, as the demo shows them.
+
+Each returns the number of rows and the sum of `amount`; one that is not installed says so.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+from deltasql.errors import MissingExtraError
+
+Count = tuple[int, Decimal]
+
+
+def read_deltalake(location: str) -> Count:
+    """Read with delta-rs."""
+    _need("deltalake")
+    import deltalake
+    import pyarrow.compute as pc
+
+    rows = deltalake.DeltaTable(location).to_pyarrow_table(columns=["amount"])
+    return rows.num_rows, _exact(pc.sum(rows["amount"]).as_py())
+
+
+def read_polars(location: str) -> Count:
+    """Read with Polars."""
+    _need("polars", "deltalake")
+    import polars as pl
+
+    columns = pl.len().alias("rows"), pl.col("amount").sum()
+    found = pl.scan_delta(location).select(*columns).collect()
+    return int(found["rows"][0]), _exact(found["amount"][0])
+
+
+def read_duckdb(location: str) -> Count:
+    """Read with DuckDB and its delta extension, from the wheel of the extension."""
+    _need("duckdb", "duckdb_extension_delta")
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute(f"load '{_extension()}'")
+        query = "select count(*), sum(amount) from delta_scan(?)"
+        rows: Any = connection.execute(query, [location]).fetchone()
+    return int(rows[0]), _exact(rows[1])
+
+
+READERS: Final[dict[str, Callable[[str], Count]]] = {
+    "deltalake": read_deltalake,
+    "polars": read_polars,
+    "duckdb": read_duckdb,
+}
+
+
+def _need(*packages: str) -> None:
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtraError(f"{package} is not installed.", package=package)
+
+
+def _extension() -> Path:
+    spec = importlib.util.find_spec("duckdb_extension_delta")
+    folder = Path(spec.origin).parent if spec and spec.origin else Path()
+    found = sorted(folder.rglob("delta.duckdb_extension"))
+    if not found:
+        raise MissingExtraError("duckdb_extension_delta holds no extension for this machine.")
+    return found[0]
+
+
+def _exact(total: Any) -> Decimal:
+    return Decimal(0) if total is None else Decimal(str(total))

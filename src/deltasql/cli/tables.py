@@ -1,0 +1,121 @@
+"""Commands on the list of tables: tables, create, rename, drop."""
+
+from __future__ import annotations
+
+import click
+
+from deltasql.cli.app import App, command, parse_pairs, pass_app
+from deltasql.cli.arguments import (
+    dry_run_option,
+    parse_column,
+    read_schema,
+    table_argument,
+    yes_option,
+)
+from deltasql.errors import BadArgumentError
+
+
+@command(example="deltasql tables -o json")
+@pass_app
+def tables(app: App) -> None:
+    """List the tables of the catalog."""
+    with app.connect() as catalog:
+        rows = [
+            {
+                "name": info.name,
+                "version": info.version,
+                "state": info.state,
+                "location": info.location,
+                "table_id": info.table_id,
+            }
+            for info in catalog.tables()
+        ]
+    app.out.rows(rows, ["name", "version", "state", "location"])
+
+
+@command(
+    example="deltasql create orders --location /lake/orders --column id:long --column day:date "
+    "--partition-by day"
+)
+@table_argument
+@click.option("--location", required=True, help="Where the table's files and log live.")
+@click.option("--column", "columns", metavar="NAME:TYPE", multiple=True, help="A column.")
+@click.option("--schema", metavar="FILE", help="Take the columns from a Parquet or JSON file.")
+@click.option("--partition-by", metavar="NAME", multiple=True, help="A partition column.")
+@click.option("--property", "pairs", metavar="KEY=VALUE", multiple=True, help="A property.")
+@click.option("--description", help="What the table is for.")
+@click.option("--exist-ok", is_flag=True, help="Be content with a table that is there already.")
+@pass_app
+def create(
+    app: App,
+    *,
+    table: str | None,
+    location: str,
+    columns: tuple[str, ...],
+    schema: str | None,
+    partition_by: tuple[str, ...],
+    pairs: tuple[str, ...],
+    description: str | None,
+    exist_ok: bool,
+) -> None:
+    """Create a table.
+
+    Types are Delta's (long, string, date, timestamp, decimal(10,2) …) or SQL's; "not null" may
+    follow.
+    """
+    from deltasql.protocol.schema import StructType
+
+    if bool(columns) == bool(schema):
+        raise BadArgumentError("Give the columns by --column or by --schema.")
+    fields = read_schema(schema) if schema else StructType(tuple(map(parse_column, columns)))
+    with app.connect() as catalog:
+        made = catalog.create_table(
+            app.table_name(table),
+            location=location,
+            schema=fields,
+            partition_by=partition_by,
+            properties=parse_pairs(pairs, "--property") or None,
+            description=description,
+            exist_ok=exist_ok,
+        )
+        facts = {"table": made.name, "version": made.version, "location": made.location}
+    app.out.done(f"{facts['table']} is at version {facts['version']}.", facts)
+
+
+@command(example="deltasql rename orders sales.orders")
+@click.argument("old")
+@click.argument("new")
+@pass_app
+def rename(app: App, old: str, new: str) -> None:
+    """Give a table another name.
+
+    Files and log stay where they are; NAMESPACE.NAME moves it to a namespace.
+    """
+    with app.connect() as catalog:
+        catalog.rename(old, new)
+    app.out.done(f"{old} is now called {new}.", {"table": new, "previous": old})
+
+
+@command(example="deltasql drop orders --purge --yes")
+@table_argument
+@click.option("--purge", is_flag=True, help="Delete the table's files and log too.")
+@yes_option
+@dry_run_option
+@pass_app
+def drop(app: App, table: str | None, purge: bool, is_sure: bool, dry_run: bool) -> None:
+    """Remove a table from the catalog.
+
+    Its files and its log stay, unless --purge is given: that cannot be undone.
+    """
+    name = app.table_name(table)
+    with app.connect() as catalog:
+        found = catalog.table(name)
+        facts = {"table": name, "location": found.location, "version": found.version}
+        if dry_run:
+            kept = "deleted" if purge else "kept"
+            app.out.done(f"{name} would be dropped; its files would be {kept}.", facts)
+            return
+        if purge:
+            app.confirm(f"Delete {name} and all files in {found.location}?", is_sure=is_sure)
+        catalog.drop(name, purge=purge)
+    app.out.done(f"{name} was dropped.", facts)

@@ -1,0 +1,191 @@
+"""Catalog: the tables of one database; the door to everything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from deltasql.catalog import migrations
+from deltasql.catalog.commit_request import CommitRequest
+from deltasql.catalog.commits import NewTable
+from deltasql.catalog.rows import TableRow, TableState, split_name
+from deltasql.client.creation import TableSpec, check_place, creation_note, first_actions
+from deltasql.client.detail import mirror_detail
+from deltasql.client.purge import delete_objects
+from deltasql.client.session import Session
+from deltasql.client.staging import CommitOptions
+from deltasql.client.table import Table
+from deltasql.client.transaction import Transaction
+from deltasql.errors import MirrorLagError, TableExistsError
+from deltasql.protocol.conflicts import ReadSet
+from deltasql.storage.resolve import canonical_location, location_key
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """One line in the list of tables."""
+
+    name: str
+    table_id: str
+    location: str
+    version: int
+    state: TableState
+    created_at: int
+    mirrored_through: int
+
+
+class Mirror:
+    """How the logs of a catalog follow SQL."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Return how far a table's log has followed, and what holds it up."""
+        return mirror_detail(self._session, self._session.book.table(name).table_id)
+
+
+class Catalog:
+    """An open catalog; close it, or use it in a `with` block."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.mirror = Mirror(session)
+
+    @property
+    def catalog_id(self) -> str:
+        """The catalog's id, the same for its whole life."""
+        return self._session.book.identity.catalog_id
+
+    def tables(self) -> list[TableInfo]:
+        """Return all tables, by name."""
+        return [_info(row) for row in self._session.book.tables()]
+
+    def table(self, name: str) -> Table:
+        """Return a table by its name, or by `namespace.name`.
+
+        Raises:
+            TableNotFoundError: there is none.
+        """
+        return Table(self._session, self._session.book.table(name))
+
+    def create_table(
+        self,
+        name: str,
+        *,
+        location: str,
+        schema: Any,
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        description: str | None = None,
+        exist_ok: bool = False,
+    ) -> Table:
+        """Create a table at an empty location; with `exist_ok`, return the one that is there.
+
+        `schema` is an Arrow schema, anything that has one, or Delta's own JSON.
+
+        Raises:
+            TableExistsError: the name or the location is taken.
+            UnsafeStoreError: the store ignores the conditions that protect commits.
+        """
+        place = canonical_location(location)
+        spec = TableSpec(name, place, schema, partition_by, dict(properties or {}), description)
+        try:
+            return self._create(spec)
+        except TableExistsError:
+            if not exist_ok:
+                raise
+            found = self._session.book.table(name)
+            if found.location_key != location_key(place):
+                raise
+            return Table(self._session, found)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a table another name; nothing else changes."""
+        self._session.book.rename(old, new)
+
+    def drop(self, name: str, *, purge: bool = False, force: bool = False) -> None:
+        """Take a table out of the catalog; its files and its log stay, unless `purge`.
+
+        Raises:
+            MirrorLagError: commits have not reached the log, which will be all that is left;
+                `force` drops them from SQL all the same.
+        """
+        row = self._session.book.table(name)
+        if not purge and not force and row.mirrored_through < row.current_version:
+            self._session.engine.catch_up(row.table_id, seconds=10.0)
+            row = self._session.book.table(name)
+            if row.mirrored_through < row.current_version:
+                raise MirrorLagError(
+                    f"Table {name} has commits up to {row.current_version}, its log only up to "
+                    f"{row.mirrored_through}.",
+                    hint="Mirror it first, or drop it with force.",
+                    table=name,
+                )
+        paths = self._session.book.known_paths(row.table_id) if purge else []
+        self._session.book.drop(row, purge=purge)
+        if purge:
+            delete_objects(self._session.store_of(row), paths)
+
+    def transaction(
+        self,
+        operation: str | None = None,
+        *,
+        user_metadata: str | None = None,
+        commit_id: str | None = None,
+    ) -> Transaction:
+        """Return a transaction over any tables: `with catalog.transaction() as tx: …`."""
+        options = CommitOptions(
+            commit_id=commit_id, user_metadata=user_metadata, operation=operation
+        )
+        return Transaction(self._session, options)
+
+    def database_status(self) -> migrations.SchemaStatus:
+        """Return which migrations the database has and which it lacks."""
+        return migrations.status(self._session.book.database)
+
+    def close(self) -> None:
+        """Let go of everything; commits are safe, mirroring under way is finished."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _create(self, spec: TableSpec) -> Table:
+        session = self._session
+        table_id = session.new_id()
+        protocol, metadata = first_actions(spec, table_id, session.now_ms())
+        if any(info.name == spec.name for info in self.tables()):
+            raise TableExistsError(f"There is a table {spec.name!r} already.", table=spec.name)
+        check_place(session.store_at(spec.location), session.new_id())
+        namespace, name = split_name(spec.name)
+        new = NewTable(table_id, namespace, name, spec.location, location_key(spec.location))
+        note = creation_note(metadata)
+        request = CommitRequest(table_id, (protocol, metadata), ReadSet(-1), note, session.new_id())
+        started = time.monotonic()
+        done = session.book.create(new, request)
+        session.after_commit([request], [done], started)
+        return Table(session, session.book.table_by_id(table_id))
+
+
+def _info(row: TableRow) -> TableInfo:
+    return TableInfo(
+        row.full_name,
+        row.table_id,
+        row.location,
+        row.current_version,
+        row.state,
+        row.created_at,
+        row.mirrored_through,
+    )

@@ -1,0 +1,117 @@
+"""connect(uri): the one place that wires a database, the mirror, the stores and the settings."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deltasql.catalog import migrations
+from deltasql.catalog.catalog import SqlCatalog, create_identity
+from deltasql.catalog.database import Database
+from deltasql.client.catalog import Catalog
+from deltasql.client.session import Session
+from deltasql.errors import ConfigError, SchemaMissingError
+from deltasql.events import Sink, discard
+from deltasql.settings import Settings
+from deltasql.uri import CatalogUri, PostgresUri, parse_uri
+
+if TYPE_CHECKING:
+    from deltasql.storage.port import ObjectStore
+
+
+def connect(
+    uri: str | None = None,
+    *,
+    settings: Settings | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    sink: Sink = discard,
+    committer: str | None = None,
+    client: str | None = None,
+    clock: Callable[[], int] | None = None,
+    wrap_store: Callable[[ObjectStore], ObjectStore] | None = None,
+) -> Catalog:
+    """Open a catalog; without a URI, the one that DELTASQL_URI or deltasql.toml names.
+
+    `clock` (milliseconds) and `wrap_store` are for tests: time and faults from outside.
+
+    Raises:
+        BadUriError, ConfigError: the catalog is not named well.
+        SchemaMissingError, SchemaOutdatedError: the database is not ready.
+        CatalogUnavailableError: the database does not answer.
+    """
+    chosen = settings if settings is not None else Settings.load(os.environ, Path.cwd())
+    text = uri or chosen.uri
+    if not text:
+        raise ConfigError(
+            "No catalog is named.", hint="Give a URI, or set DELTASQL_URI or uri in deltasql.toml."
+        )
+    database = open_database(parse_uri(text), clock=clock, may_create=_may_create(chosen))
+    try:
+        book = _open_book(database, may_create=_may_create(chosen))
+    except BaseException:
+        database.close()
+        raise
+    session = Session(
+        book,
+        chosen,
+        storage_options,
+        sink,
+        committer or _user(),
+        client,
+        now_ms=clock or _now_ms,
+        wrap_store=wrap_store,
+    )
+    return Catalog(session)
+
+
+def open_database(
+    uri: CatalogUri, *, clock: Callable[[], int] | None = None, may_create: bool = False
+) -> Database:
+    """Open the database of a URI; its driver is loaded only now."""
+    if isinstance(uri, PostgresUri):
+        from deltasql.catalog.dialects.postgres import (  # noqa: PLC0415 (heavy, one of two)
+            PostgresDatabase,
+        )
+
+        return PostgresDatabase(uri.conninfo(), uri.schema, clock=clock)
+    from deltasql.catalog.dialects.sqlite import SqliteDatabase  # noqa: PLC0415 (heavy)
+
+    return SqliteDatabase(Path(uri.path), must_exist=not may_create, clock=clock)
+
+
+def initialize(database: Database) -> tuple[migrations.Migration, ...]:
+    """Bring a database to the newest schema and give the catalog its identity; safe to repeat."""
+    database.create_namespace()
+    applied = migrations.migrate(database, now=_now_ms())
+    create_identity(database, str(uuid.uuid4()), now=_now_ms())
+    return applied
+
+
+def _open_book(database: Database, *, may_create: bool) -> SqlCatalog:
+    try:
+        migrations.require_current(database)
+    except SchemaMissingError:
+        if not may_create:
+            raise
+        initialize(database)
+    return SqlCatalog(database)
+
+
+def _may_create(settings: Settings) -> bool:
+    return settings.sql.schema == "create_if_missing"
+
+
+def _user() -> str | None:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

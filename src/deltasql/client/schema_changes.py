@@ -1,0 +1,61 @@
+"""The table as a write needs it: as it is, with new columns merged in, or with another schema."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import msgspec
+import pyarrow as pa
+
+from deltasql.catalog.snapshots import Snapshot
+from deltasql.client.plans import needed_features
+from deltasql.errors import BadArgumentError, SchemaError
+from deltasql.protocol.actions import Metadata
+from deltasql.protocol.arrow_schema import from_arrow_schema
+from deltasql.protocol.columns import check_names, find_field, mapping_mode
+from deltasql.protocol.features import with_features
+from deltasql.protocol.schema import StructType, print_schema
+
+SchemaMode = Literal["strict", "merge", "overwrite"]
+
+
+def fitted_snapshot(snapshot: Snapshot, schema: pa.Schema, mode: SchemaMode) -> Snapshot:
+    """Return the snapshot with the schema that the write will leave behind.
+
+    Raises:
+        SchemaError: the change is one that this table cannot take.
+    """
+    if mode == "strict":
+        return snapshot
+    if mode not in {"merge", "overwrite"}:
+        raise BadArgumentError(f"schema_mode is strict, merge or overwrite, not {mode!r}.")
+    given = from_arrow_schema(schema)
+    wanted = _merged(snapshot, given) if mode == "merge" else _replaced(snapshot, given)
+    if wanted == snapshot.schema:
+        return snapshot
+    if mapping_mode(snapshot.metadata.configuration) != "none":
+        raise SchemaError("The schema of a table with column mapping is changed by Delta Spark.")
+    check_names(wanted)
+    metadata = msgspec.structs.replace(snapshot.metadata, schema_string=print_schema(wanted))
+    return _with_metadata(snapshot, metadata, wanted)
+
+
+def _with_metadata(snapshot: Snapshot, metadata: Metadata, schema: StructType) -> Snapshot:
+    protocol = with_features(snapshot.protocol, needed_features(schema))
+    definition = replace(snapshot.definition, metadata=metadata, protocol=protocol)
+    return replace(snapshot, definition=definition)
+
+
+def _merged(snapshot: Snapshot, given: StructType) -> StructType:
+    schema = snapshot.schema
+    new = [field for field in given.fields if find_field(schema, field.name) is None]
+    nullable = [replace(field, nullable=True) for field in new]
+    return StructType((*schema.fields, *nullable)) if new else schema
+
+
+def _replaced(snapshot: Snapshot, given: StructType) -> StructType:
+    for name in snapshot.metadata.partition_columns:
+        if find_field(given, name) is None:
+            raise SchemaError(f"The new schema lacks the partition column {name}.", column=name)
+    return given

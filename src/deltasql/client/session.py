@@ -1,0 +1,145 @@
+"""What catalogs, tables and transactions share: the book, the stores, the mirror, the clock."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deltasql.catalog.catalog import SqlCatalog
+from deltasql.catalog.commit_request import CommitRequest, Committed
+from deltasql.catalog.mirror_status import MirrorStatusTracker
+from deltasql.catalog.rows import TableRow
+from deltasql.errors import CommitConflictError
+from deltasql.events import CommitConflicted, Sink, VersionCommitted, discard
+from deltasql.mirror.engine import MirrorEngine
+from deltasql.mirror.inline import InlineMirror
+from deltasql.settings import Settings
+from deltasql.storage.port import ObjectStore
+from deltasql.storage.resolve import open_store
+
+
+_logger = logging.getLogger(__name__)
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class Session:
+    """One open catalog with everything around it; closed once, by the Catalog."""
+
+    book: SqlCatalog
+    settings: Settings
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    sink: Sink = discard
+    committer: str | None = None
+    client: str | None = None
+    new_id: Callable[[], str] = _new_id
+    now_ms: Callable[[], int] = _now_ms
+    wrap_store: Callable[[ObjectStore], ObjectStore] | None = None
+    engine: MirrorEngine = field(init=False)
+    inline: InlineMirror = field(init=False)
+    _stores: dict[str, ObjectStore] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        tracker = MirrorStatusTracker(self.book.database)
+        self.engine = MirrorEngine(
+            self.book, self.store_of, tracker, sink=self.sink, clock=self.now_ms
+        )
+        deadline = self.settings.mirror.inline_deadline.total_seconds()
+        self.inline = InlineMirror(self.engine, deadline)
+
+    def store_of(self, row: TableRow) -> ObjectStore:
+        """Return the store at a table's location, opened once."""
+        return self.store_at(row.location)
+
+    def store_at(self, location: str) -> ObjectStore:
+        """Return the store at a location, opened once."""
+        with self._lock:
+            store = self._stores.get(location)
+            if store is None:
+                store = open_store(location, self.storage_options, stores=self.settings.stores)
+                if self.wrap_store is not None:
+                    store = self.wrap_store(store)
+                self._stores[location] = store
+            return store
+
+    def commit(
+        self, requests: Sequence[CommitRequest], *, transaction_id: str | None = None
+    ) -> list[Committed]:
+        """Commit in SQL, tell the sinks, and mirror what the settings say."""
+        started = time.monotonic()
+        try:
+            done = self.book.commit(requests, transaction_id=transaction_id)
+        except CommitConflictError as error:
+            self._tell_conflict(requests[0], error)
+            raise
+        self.after_commit(requests, done, started, transaction_id)
+        return done
+
+    def after_commit(
+        self,
+        requests: Sequence[CommitRequest],
+        done: Sequence[Committed],
+        started: float,
+        transaction_id: str | None = None,
+    ) -> None:
+        """Tell of new versions and mirror them; nothing here can fail the commit."""
+        latency = (time.monotonic() - started) * 1000
+        for request, one in zip(requests, done, strict=True):
+            self.sink(
+                VersionCommitted(
+                    table_id=one.before.table_id,
+                    table=one.before.full_name,
+                    version=one.version,
+                    operation=request.note.operation,
+                    latency_ms=latency,
+                    transaction_id=transaction_id,
+                )
+            )
+        for one in done:
+            try:
+                if self.mirror_mode(one.before) == "inline":
+                    self.inline.after_commit(one)
+            except Exception as error:  # noqa: BLE001 (the commit is made and must be told as such)
+                _logger.warning(
+                    "Version %d of %s is committed; its mirror is left to a later attempt (%s).",
+                    one.version,
+                    one.before.full_name,
+                    getattr(error, "code", type(error).__name__),
+                )
+
+    def mirror_mode(self, row: TableRow) -> str:
+        """Return how a table is mirrored, its own properties considered."""
+        return self.settings.for_table(row.properties).mirror.mode
+
+    def close(self) -> None:
+        """End mirror attempts under way, then close stores and connections."""
+        self.inline.close()
+        with self._lock:
+            stores, self._stores = list(self._stores.values()), {}
+        for store in stores:
+            store.close()
+        self.book.database.close()
+
+    def _tell_conflict(self, request: CommitRequest, error: CommitConflictError) -> None:
+        version = error.context.get("version", request.read.version)
+        self.sink(
+            CommitConflicted(
+                table_id=request.table_id,
+                table=str(error.context.get("table", request.table_id)),
+                version=int(str(version)),
+                attempt=1,
+                error_code=error.code,
+            )
+        )

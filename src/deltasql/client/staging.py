@@ -1,0 +1,206 @@
+"""StagedTable: what a transaction will do to one table, folded into one commit.
+
+Operations see the snapshot that was pinned first plus what was staged before them: a file added
+and removed again inside the transaction never reaches the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import msgspec
+import pyarrow as pa
+
+from deltasql.catalog.commit_request import CommitNote, CommitRequest
+from deltasql.catalog.rows import TableState
+from deltasql.catalog.snapshots import Snapshot
+from deltasql.client.arrow_input import to_reader
+from deltasql.client.plans import Planned, plan_append, plan_delete, plan_overwrite, require_active
+from deltasql.client.rewrite import write_spec
+from deltasql.client.schema_changes import SchemaMode, fitted_snapshot
+from deltasql.client.session import Session
+from deltasql.data.writer import write_files
+from deltasql.errors import InvalidCommitError
+from deltasql.protocol.actions import Action, Add, Remove, Txn
+from deltasql.protocol.codec import decode_commit, from_json_object
+from deltasql.protocol.conflicts import ReadSet
+from deltasql.protocol.features import require_writable
+from deltasql.protocol.identity import FileKey, file_key
+
+Isolated = Literal["blind", "whole"]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOptions:
+    """What a caller may say about a commit besides its actions."""
+
+    commit_id: str | None = None
+    expected_version: int | None = None
+    user_metadata: str | None = None
+    txn: tuple[str, int] | None = None
+    operation: str | None = None
+
+
+class StagedTable:
+    """One table inside a transaction."""
+
+    def __init__(self, session: Session, snapshot: Snapshot) -> None:
+        self._session = session
+        self.snapshot = snapshot
+        self._adds: dict[FileKey, Add] = {}
+        self._removes: dict[FileKey, Remove] = {}
+        self._others: list[Action] = []
+        self._read = ReadSet(snapshot.version)
+        self._notes: list[CommitNote] = []
+        self._expected: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing was staged."""
+        return not self._notes
+
+    def append(self, data: Any, *, schema_mode: SchemaMode = "strict") -> None:
+        """Write the rows as new files, to be added by the commit."""
+        fitted, reader = self._fit(data, schema_mode)
+        self.stage(plan_append(self.snapshot, self._write(fitted, reader)), fitted)
+
+    def overwrite(
+        self, data: Any, *, where: str | None = None, schema_mode: SchemaMode = "strict"
+    ) -> None:
+        """Write the rows and remove all others, or those of the partitions that `where` names."""
+        fitted, reader = self._fit(data, schema_mode)
+        self.stage(plan_overwrite(self.snapshot, self._write(fitted, reader), where), fitted)
+        self._drop_staged(where, keep=self._last_adds)
+
+    def delete(self, where: str) -> None:
+        """Remove all files of the partitions that `where` names."""
+        self.stage(plan_delete(self.snapshot, where))
+        self._drop_staged(where, keep=frozenset())
+
+    def commit(
+        self, actions: Iterable[Action | Mapping[str, Any]], *, expected_version: int | None = None
+    ) -> None:
+        """Stage Delta actions as they are."""
+        given = tuple(to_actions(actions))
+        self._expected = expected_version if expected_version is not None else self._expected
+        only_adds = all(isinstance(action, Add | Txn) for action in given)
+        read = ReadSet(self.snapshot.version, whole_table=not only_adds)
+        self.stage(Planned(given, read, CommitNote("WRITE" if only_adds else "COMMIT")))
+
+    def stage(self, planned: Planned, fitted: Snapshot | None = None) -> None:
+        """Fold planned actions into the commit."""
+        adds = [action for action in planned.actions if isinstance(action, Add)]
+        self._last_adds = frozenset(file_key(add) for add in adds)
+        for action in planned.actions:
+            match action:
+                case Add():
+                    self._stage_add(action)
+                case Remove():
+                    self._stage_remove(action)
+                case _:
+                    self._others.append(action)
+        if fitted is not None and fitted.metadata != self.snapshot.metadata:
+            self._others.append(fitted.metadata)
+            if fitted.protocol != self.snapshot.protocol:
+                self._others.append(fitted.protocol)
+            self.snapshot = fitted
+        self._read = _merged(self._read, planned.read)
+        self._notes.append(planned.note)
+
+    def request(
+        self, options: CommitOptions, commit_id: str, state_after: TableState = TableState.ACTIVE
+    ) -> CommitRequest:
+        """Return everything that was staged as one request."""
+        actions: list[Action] = [*self._others, *self._adds.values(), *self._removes.values()]
+        if options.txn is not None:
+            app_id, version = options.txn
+            now = self._session.now_ms()
+            actions.append(Txn(app_id=app_id, version=version, last_updated=now))
+        expected = self._expected if options.expected_version is None else options.expected_version
+        return CommitRequest(
+            self.snapshot.table.table_id,
+            tuple(actions),
+            self._read,
+            self._note(options),
+            commit_id,
+            expected_version=expected,
+            state_after=state_after,
+        )
+
+    def _note(self, options: CommitOptions) -> CommitNote:
+        first = self._notes[0] if len(self._notes) == 1 else _joined(self._notes)
+        return replace(
+            first,
+            operation=options.operation or first.operation,
+            user_metadata=options.user_metadata,
+            committer=self._session.committer,
+            client=self._session.client,
+        )
+
+    def _fit(self, data: Any, schema_mode: SchemaMode) -> tuple[Snapshot, pa.RecordBatchReader]:
+        require_active(self.snapshot)
+        require_writable(self.snapshot.protocol, self.snapshot.table.full_name)
+        reader = to_reader(data)
+        return fitted_snapshot(self.snapshot, reader.schema, schema_mode), reader
+
+    def _write(self, fitted: Snapshot, reader: pa.RecordBatchReader) -> list[Add]:
+        spec = write_spec(fitted, self._session.new_id, self._session.now_ms())
+        return write_files(reader, spec, self._session.store_of(fitted.table))
+
+    def _stage_add(self, add: Add) -> None:
+        self._removes.pop(file_key(add), None)
+        self._adds[file_key(add)] = add
+
+    def _stage_remove(self, remove: Remove) -> None:
+        key = file_key(remove)
+        if self._adds.pop(key, None) is None:
+            self._removes[key] = remove
+
+    def _drop_staged(self, where: str | None, keep: frozenset[FileKey]) -> None:
+        from deltasql.client.plans import partition_filter  # noqa: PLC0415 (rare)
+
+        matches = None if where is None else partition_filter(self.snapshot, where)
+        for key, add in list(self._adds.items()):
+            if key not in keep and (matches is None or matches(add)):
+                del self._adds[key]
+
+
+def to_actions(given: Iterable[Action | Mapping[str, Any]] | bytes | str) -> list[Action]:
+    """Return actions given as values, as JSON objects, or as the text of a commit file."""
+    if isinstance(given, str):
+        given = given.encode()
+    if isinstance(given, bytes):
+        return decode_commit(given, version=None)
+    return [from_json_object(one) if isinstance(one, Mapping) else one for one in given]
+
+
+def _merged(one: ReadSet, other: ReadSet) -> ReadSet:
+    matchers = [read.matches for read in (one, other) if read.matches is not None]
+    return ReadSet(
+        one.version,
+        one.whole_table or other.whole_table,
+        (lambda add: any(matches(add) for matches in matchers)) if matchers else None,
+        one.files | other.files,
+        one.app_ids | other.app_ids,
+    )
+
+
+def _joined(notes: Sequence[CommitNote]) -> CommitNote:
+    if not notes:
+        raise InvalidCommitError("Nothing was staged.")
+    operations = list(dict.fromkeys(note.operation for note in notes))
+    if len(operations) == 1 and all(note.parameters == notes[0].parameters for note in notes):
+        return replace(notes[0], metrics=_summed(notes))
+    each = [{"operation": n.operation, "parameters": dict(n.parameters)} for n in notes]
+    parameters = {"operations": msgspec.json.encode(each).decode()}
+    return CommitNote("TRANSACTION", parameters, _summed(notes))
+
+
+def _summed(notes: Sequence[CommitNote]) -> dict[str, str]:
+    totals: dict[str, int] = {}
+    for note in notes:
+        for key, value in note.metrics.items():
+            totals[key] = totals.get(key, 0) + int(value)
+    return {key: str(value) for key, value in totals.items()}

@@ -1,0 +1,321 @@
+"""Table: read and write one table; every write is one commit and returns its version."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from deltasql.catalog.catalog import FileChange, HistoryEntry
+from deltasql.catalog.rows import TableRow, TableState
+from deltasql.catalog.snapshots import Snapshot
+from deltasql.client import plans
+from deltasql.client.detail import table_detail
+from deltasql.client.rewrite import choose_groups, rewrite, write_spec
+from deltasql.client.scan import Scan, columns_or_none
+from deltasql.client.schema_changes import SchemaMode
+from deltasql.client.session import Session
+from deltasql.client.staging import CommitOptions, StagedTable
+from deltasql.client.times import to_ms
+from deltasql.errors import BadArgumentError, CommitConflictError, MirrorLagError
+from deltasql.protocol.actions import Action
+from deltasql.protocol.schema import StructField, StructType
+
+_NOTHING = CommitOptions()
+
+
+class Table:
+    """A table of the catalog, by its id: it stays the same table when it is renamed."""
+
+    def __init__(self, session: Session, row: TableRow) -> None:
+        self._session = session
+        self._row = row
+
+    def __repr__(self) -> str:
+        return f"Table({self._row.full_name!r}, location={self._row.location!r})"
+
+    @property
+    def table_id(self) -> str:
+        """The table's id, the same for its whole life."""
+        return self._row.table_id
+
+    @property
+    def name(self) -> str:
+        """The table's name now."""
+        return self.refresh().full_name
+
+    @property
+    def location(self) -> str:
+        """Where the table's files and log are."""
+        return self._row.location
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self.refresh().current_version
+
+    @property
+    def state(self) -> TableState:
+        """What may be done with the table now."""
+        return self.refresh().state
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the newest version."""
+        return self.snapshot().schema
+
+    def refresh(self) -> TableRow:
+        """Return the table's row as it is now."""
+        self._row = self._session.book.table_by_id(self._row.table_id)
+        return self._row
+
+    def snapshot(
+        self,
+        version: int | None = None,
+        timestamp: datetime | int | str | None = None,
+        where: str | None = None,
+    ) -> Snapshot:
+        """Return one version of the table: the newest, a given one, or that of a time."""
+        moment = None if timestamp is None else to_ms(timestamp)
+        return self._session.book.snapshot(
+            self.table_id, version=version, timestamp=moment, where=where
+        )
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        version: int | None = None,
+        timestamp: datetime | int | str | None = None,
+        allowed_roots: Sequence[str] = (),
+    ) -> Scan:
+        """Return the rows to read; `allowed_roots` lets a shallow clone reach its source."""
+        snapshot = self.snapshot(version, timestamp, where)
+        store = self._session.store_of(self._row)
+        roots = tuple(allowed_roots)
+        return Scan(snapshot, store, columns_or_none(columns), where, roots, self._session.store_at)
+
+    def append(self, data: Any, *, schema_mode: SchemaMode = "strict", **options: Any) -> int:
+        """Add rows and return the new version.
+
+        Options are those of CommitOptions: commit_id makes a repeat harmless, txn=(app, version)
+        makes it a no-op, expected_version and user_metadata as they say.
+        """
+        return self._write(lambda staged: staged.append(data, schema_mode=schema_mode), options)
+
+    def overwrite(
+        self,
+        data: Any,
+        *,
+        where: str | None = None,
+        schema_mode: SchemaMode = "strict",
+        **options: Any,
+    ) -> int:
+        """Replace all rows, or those of the partitions that `where` names."""
+
+        def work(staged: StagedTable) -> None:
+            staged.overwrite(data, where=where, schema_mode=schema_mode)
+
+        return self._write(work, options)
+
+    def delete(self, where: str, **options: Any) -> int:
+        """Remove all rows of the partitions that `where` names."""
+        return self._replan(lambda snapshot: plans.plan_delete(snapshot, where), options)
+
+    def commit(
+        self,
+        actions: Iterable[Action | Mapping[str, Any]],
+        *,
+        expected_version: int | None = None,
+        **options: Any,
+    ) -> int:
+        """Commit Delta actions as they are; with `expected_version`, only on that version."""
+        given = list(actions)
+
+        def work(staged: StagedTable) -> None:
+            staged.commit(given, expected_version=expected_version)
+
+        return self._once(work, CommitOptions(expected_version=expected_version, **options))
+
+    def compact(
+        self, where: str | None = None, target_size: int | None = None, **options: Any
+    ) -> int:
+        """Rewrite small files into bigger ones; no row changes. Returns the version."""
+        snapshot = self.snapshot()
+        plans.require_active(snapshot)
+        chosen = None if where is None else plans.partition_filter(snapshot, where)
+        files = [add for add in plans.live_adds(snapshot) if chosen is None or chosen(add)]
+        spec = write_spec(
+            snapshot,
+            self._session.new_id,
+            self._session.now_ms(),
+            target_size=target_size,
+            data_change=False,
+        )
+        store = self._session.store_of(snapshot.table)
+        groups = choose_groups(files, spec.file_size)
+        new = [add for group in groups for add in rewrite(group, snapshot, store, spec)]
+        if not groups:
+            return snapshot.version
+        old = [add for group in groups for add in group]
+        planned = plans.plan_compact(snapshot, old, new)
+        return self._commit_planned(snapshot, planned, CommitOptions(**options))
+
+    def alter(
+        self,
+        *,
+        add: Sequence[StructField] = (),
+        properties: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
+        description: str | None = None,
+        **options: Any,
+    ) -> int:
+        """Add columns, set or unset properties, or describe the table."""
+
+        def plan(snapshot: Snapshot) -> plans.Planned:
+            return plans.plan_alter(
+                snapshot,
+                add=add,
+                set_properties=properties,
+                unset=unset,
+                description=description,
+            )
+
+        return self._replan(plan, options)
+
+    def restore(
+        self,
+        version: int | None = None,
+        timestamp: datetime | int | str | None = None,
+        **options: Any,
+    ) -> int:
+        """Bring an older version back as a new one; the versions between stay in the history."""
+        if (version is None) == (timestamp is None):
+            raise BadArgumentError("Restore takes a version or a time, exactly one of them.")
+        old = self.snapshot(version, timestamp)
+        parameters = {"version": str(old.version)}
+        return self._replan(lambda now: self._plan_restore(now, old, parameters), options)
+
+    def detach(self) -> int:
+        """End deltasql's hold: the log becomes complete and unfenced, any Delta writer may go on.
+
+        Raises:
+            MirrorLagError: the log could not be completed; nothing was changed.
+        """
+        self._complete_log()
+        snapshot = self.snapshot()
+        planned = plans.plan_detach(snapshot)
+        version = self._commit_planned(snapshot, planned, _NOTHING, TableState.DETACHED)
+        self._complete_log()
+        return version
+
+    def history(self, limit: int | None = None) -> list[HistoryEntry]:
+        """Return the versions, newest first: who, what, when."""
+        return self._session.book.history(self.table_id, limit)
+
+    def changes(self, after: int, upto: int | None = None) -> list[FileChange]:
+        """Return the files that came and went after one version and up to another."""
+        last = self.version if upto is None else upto
+        return self._session.book.changes(self.table_id, after, last)
+
+    def detail(self) -> dict[str, Any]:
+        """Return what the table is now, as plain values."""
+        return table_detail(self._session, self.snapshot())
+
+    def wait_mirrored(self, version: int | None = None, timeout: float = 5.0) -> None:
+        """Wait until the log holds a version, helping along where nobody else does.
+
+        Raises:
+            MirrorLagError: it did not get there in time; the commit is safe in SQL.
+        """
+        wanted = self.version if version is None else version
+        deadline = time.monotonic() + timeout
+        while self.refresh().mirrored_through < wanted:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise MirrorLagError(
+                    f"Table {self._row.full_name}: the log is at {self._row.mirrored_through}, "
+                    f"not yet at {wanted}.",
+                    table=self._row.full_name,
+                    version=wanted,
+                )
+            result = self._session.engine.catch_up(self.table_id, seconds=left)
+            if result.error is not None:
+                time.sleep(min(0.1, max(left, 0.0)))
+
+    def _complete_log(self) -> None:
+        wanted = self.version
+        deadline = self._session.settings.mirror.inline_deadline.total_seconds() * 5
+        self.wait_mirrored(wanted, timeout=max(deadline, 10.0))
+
+    def _plan_restore(
+        self, now: Snapshot, old: Snapshot, parameters: Mapping[str, str]
+    ) -> plans.Planned:
+        from deltasql.client.presence import require_present  # noqa: PLC0415 (restore only)
+
+        planned = plans.plan_restore(now, old, parameters)
+        require_present(planned.actions, self._session.store_of(self._row))
+        return planned
+
+    def _write(self, work: Callable[[StagedTable], None], options: Mapping[str, Any]) -> int:
+        chosen = CommitOptions(**options)
+        found = self._already(chosen)
+        return found if found is not None else self._once(work, chosen)
+
+    def _once(self, work: Callable[[StagedTable], None], options: CommitOptions) -> int:
+        """Do the work on the newest version; files are written once, whatever wins meanwhile."""
+        staged = StagedTable(self._session, self.snapshot())
+        work(staged)
+        return self._commit_staged(staged, options)
+
+    def _replan(self, plan: Callable[[Snapshot], plans.Planned], options: Mapping[str, Any]) -> int:
+        """Plan and commit, again on the newer version when another commit was first."""
+        chosen = CommitOptions(**options)
+        commit_id = chosen.commit_id or self._session.new_id()
+        tries = 1 if chosen.expected_version is not None else self._session.settings.commit.retries
+        for left in range(max(tries, 1), 0, -1):
+            snapshot = self.snapshot()
+            try:
+                return self._commit_planned(snapshot, plan(snapshot), chosen, commit_id=commit_id)
+            except CommitConflictError:
+                if left == 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _commit_planned(
+        self,
+        snapshot: Snapshot,
+        planned: plans.Planned,
+        options: CommitOptions,
+        state_after: TableState = TableState.ACTIVE,
+        commit_id: str | None = None,
+    ) -> int:
+        staged = StagedTable(self._session, snapshot)
+        staged.stage(planned)
+        return self._commit_staged(staged, options, state_after, commit_id)
+
+    def _commit_staged(
+        self,
+        staged: StagedTable,
+        options: CommitOptions,
+        state_after: TableState = TableState.ACTIVE,
+        commit_id: str | None = None,
+    ) -> int:
+        token = commit_id or options.commit_id or self._session.new_id()
+        request = staged.request(options, token, state_after)
+        return self._session.commit([request])[0].version
+
+    def _already(self, options: CommitOptions) -> int | None:
+        """Return the version of a write that was made before, by its token or its application."""
+        book = self._session.book
+        if options.commit_id is not None:
+            found = book.version_of(self.table_id, options.commit_id)
+            if found is not None:
+                return found
+        if options.txn is not None:
+            app_id, number = options.txn
+            written = book.txn_version(self.table_id, app_id)
+            if written is not None and written >= number:
+                return self.version
+        return None

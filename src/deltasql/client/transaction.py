@@ -1,0 +1,73 @@
+"""Transaction: many tables, one SQL commit, all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from deltasql.client.session import Session
+from deltasql.client.staging import CommitOptions, StagedTable
+from deltasql.errors import BadArgumentError
+
+
+class Transaction:
+    """Stages work on any tables of a catalog; the end of the `with` block commits it.
+
+    An exception inside the block forgets everything that was staged. Each table is pinned at the
+    version it has when it is first named; a conflict refuses the whole transaction.
+    """
+
+    def __init__(self, session: Session, options: CommitOptions) -> None:
+        self._session = session
+        self._options = options
+        self._tables: dict[str, StagedTable] = {}
+        self._versions: dict[str, int] | None = None
+        self.transaction_id = options.commit_id or session.new_id()
+
+    def table(self, name: str) -> StagedTable:
+        """Return a table to stage work on; the same one each time it is named."""
+        if self._versions is not None:
+            raise BadArgumentError("The transaction has ended.")
+        row = self._session.book.table(name)
+        staged = self._tables.get(row.table_id)
+        if staged is None:
+            snapshot = self._session.book.snapshot(row.table_id)
+            staged = self._tables[row.table_id] = StagedTable(self._session, snapshot)
+        return staged
+
+    def commit(self) -> Mapping[str, int]:
+        """Commit what was staged and return the new version of each table.
+
+        Raises:
+            CommitConflictError: somebody else changed what was read; nothing was committed.
+        """
+        if self._versions is not None:
+            return self._versions
+        staged = [table for table in self._tables.values() if not table.is_empty]
+        requests = [table.request(self._options, self.transaction_id) for table in staged]
+        if requests:
+            done = self._session.commit(requests, transaction_id=self.transaction_id)
+            self._versions = {one.before.full_name: one.version for one in done}
+        else:
+            self._versions = {}
+        return self._versions
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The version each table got, by its name; empty before the commit."""
+        return self._versions or {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self._versions = {}

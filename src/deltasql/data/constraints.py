@@ -1,0 +1,130 @@
+"""What rows must satisfy before they are written: NOT NULL, CHECK constraints, invariants.
+
+What a write would need and we cannot do (generated and identity columns, defaults, constraints
+beyond our filters) is refused by name before any file is made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.errors import BadPredicateError, ConstraintViolationError, UnsupportedFeatureError
+from deltasql.protocol.columns import (
+    INVARIANTS,
+    fields_with_paths,
+    has_default,
+    invariant,
+    is_generated,
+    is_identity,
+)
+from deltasql.protocol.predicate import parse_predicate, to_arrow
+from deltasql.protocol.schema import StructField, StructType
+
+_CONSTRAINT = "delta.constraints."
+
+
+@dataclass(frozen=True, slots=True)
+class RowCheck:
+    """A condition that every row must make true; unknown is not enough."""
+
+    name: str
+    text: str
+    expression: Any
+
+
+def row_checks(schema: StructType, configuration: Mapping[str, str]) -> list[RowCheck]:
+    """Return the table's CHECK constraints and invariants, ready to be evaluated.
+
+    Raises:
+        UnsupportedFeatureError: one of them says more than our filters can.
+    """
+    texts = [
+        (key.removeprefix(_CONSTRAINT), text)
+        for key, text in configuration.items()
+        if key.startswith(_CONSTRAINT)
+    ]
+    for path, field in fields_with_paths(schema):
+        text = invariant(field)
+        if text is not None:
+            texts.append((f"invariant of {path}", _invariant_text(text, path)))
+    return [_check(name, text, schema) for name, text in texts]
+
+
+def enforce(checks: Iterable[RowCheck], batch: pa.RecordBatch) -> None:
+    """Refuse a batch (logical names, table types) with a row that breaks a check.
+
+    Raises:
+        ConstraintViolationError: names the constraint.
+    """
+    for check in checks:
+        kept = pa.Table.from_batches([batch]).filter(check.expression).num_rows
+        if kept != batch.num_rows:
+            raise ConstraintViolationError(
+                f"{batch.num_rows - kept} rows break the constraint {check.name} ({check.text}).",
+                constraint=check.name,
+            )
+
+
+def check_not_null(field: StructField, array: Any, parent: Any, path: str) -> None:
+    """Refuse nulls in a column that is NOT NULL; below a null struct they are none.
+
+    Raises:
+        ConstraintViolationError: names the column.
+    """
+    if field.nullable or not array.null_count:
+        return
+    nulls = array.is_null()
+    if parent is not None and parent.null_count:
+        nulls = pc.and_(nulls, parent.is_valid())
+    count = pc.sum(nulls).as_py() or 0
+    if count:
+        raise ConstraintViolationError(
+            f"{count} rows have no value in the column {path}, which is NOT NULL.", column=path
+        )
+
+
+def refuse_unwritable(schema: StructType, provided: Iterable[str]) -> None:
+    """Refuse columns whose values we cannot make, given the columns that the rows bring.
+
+    Raises:
+        UnsupportedFeatureError: names the column.
+    """
+    present = {name.lower() for name in provided}
+    for path, field in fields_with_paths(schema):
+        what = None
+        if is_generated(field):
+            what = "is generated from other columns"
+        elif is_identity(field):
+            what = "is an identity column"
+        elif field.type.name == "variant":
+            what = "is a variant"
+        elif has_default(field) and path.lower() not in present and "." not in path:
+            what = "has a default and is missing from the rows"
+        if what is not None:
+            raise UnsupportedFeatureError(
+                f"The column {path} {what}: this write is not supported.", column=path
+            )
+
+
+def _check(name: str, text: str, schema: StructType) -> RowCheck:
+    try:
+        return RowCheck(name, text, to_arrow(parse_predicate(text, schema)))
+    except BadPredicateError as error:
+        raise UnsupportedFeatureError(
+            f"The constraint {name} ({text}) cannot be checked: {error.message}", constraint=name
+        ) from error
+
+
+def _invariant_text(text: str, path: str) -> str:
+    try:
+        return str(json.loads(text)["expression"]["expression"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnsupportedFeatureError(
+            f"The property {INVARIANTS} of the column {path} cannot be read.", column=path
+        ) from error

@@ -1,0 +1,128 @@
+"""Deletion vectors: which rows of a file are deleted, read from the log or from their own file.
+
+Everything that can be checked is checked (magic, size, checksum, cardinality): a damaged vector
+must never bring deleted rows back or delete others.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import uuid
+import zlib
+from collections.abc import Callable
+from typing import TypeAlias
+
+from pyroaring import BitMap, BitMap64
+
+from deltasql.errors import CorruptDataError, ObjectNotFoundError
+from deltasql.protocol.actions import DeletionVector
+
+Vector: TypeAlias = BitMap64
+# Reads `length` bytes from `start` of the object at a log's path.
+ReadRange: TypeAlias = Callable[[str, int, int], bytes]
+
+_PORTABLE, _NATIVE = 1681511377, 1681511376
+_UUID_CHARS = 20
+_MAX_BITMAPS = 1 << 31
+_Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_TO_B85 = bytes.maketrans(_Z85, _B85)
+
+
+def read_vector(vector: DeletionVector, read_range: ReadRange) -> Vector:
+    """Return the positions of the deleted rows.
+
+    Raises:
+        CorruptDataError: the vector is missing, damaged or not what the log says of it.
+    """
+    payload = _payload(vector, read_range)
+    found = _parse(payload, vector)
+    if len(found) != vector.cardinality:
+        raise _damaged(vector, f"it holds {len(found)} rows, the log says {vector.cardinality}")
+    return found
+
+
+def vector_path(vector: DeletionVector) -> str | None:
+    """Return the path of the vector's file as a log's path, or None if it stands in the log.
+
+    Raises:
+        CorruptDataError: the log's entry is malformed.
+    """
+    text = vector.path_or_inline_dv
+    match vector.storage_type:
+        case "i":
+            return None
+        case "p":
+            return text
+        case "u" if len(text) >= _UUID_CHARS:
+            prefix, code = text[:-_UUID_CHARS], text[-_UUID_CHARS:]
+            name = f"deletion_vector_{uuid.UUID(bytes=_decode_z85(code, vector)[:16])}.bin"
+            return f"{prefix}/{name}" if prefix else name
+    raise _damaged(vector, f"its storage type {vector.storage_type!r} is not known")
+
+
+def _payload(vector: DeletionVector, read_range: ReadRange) -> bytes:
+    path = vector_path(vector)
+    if path is None:
+        return _decode_z85(vector.path_or_inline_dv, vector)[: vector.size_in_bytes]
+    size, start = vector.size_in_bytes, vector.offset or 0
+    if size < 0 or start < 0:
+        raise _damaged(vector, "its place in the file is negative")
+    try:
+        framed = read_range(path, start, size + 8)
+    except ObjectNotFoundError as error:
+        raise _damaged(vector, "its file is missing") from error
+    if len(framed) != size + 8:
+        raise _damaged(vector, "its file ends before it")
+    (told,) = struct.unpack(">i", framed[:4])
+    payload, (checksum,) = framed[4:-4], struct.unpack(">I", framed[-4:])
+    if told != size:
+        raise _damaged(vector, f"its file says {told} bytes, the log {size}")
+    if zlib.crc32(payload) != checksum:
+        raise _damaged(vector, "its checksum is wrong")
+    return payload
+
+
+def _parse(payload: bytes, vector: DeletionVector) -> Vector:
+    magic = int.from_bytes(payload[:4], "little")
+    try:
+        if magic == _PORTABLE:
+            return BitMap64.deserialize(payload[4:])
+        if magic == _NATIVE:
+            return _parse_native(payload)
+    except (ValueError, struct.error) as error:
+        raise _damaged(vector, "its bitmap is malformed") from error
+    raise _damaged(vector, f"its magic number {magic} is not known")
+
+
+def _parse_native(payload: bytes) -> Vector:
+    """Read the older form: a count, then size and bytes of a 32-bit bitmap per high word."""
+    (count,) = struct.unpack_from("<i", payload, 4)
+    if not 0 <= count < _MAX_BITMAPS:
+        raise ValueError(count)
+    found, at = BitMap64(), 8
+    for high in range(count):
+        (size,) = struct.unpack_from("<i", payload, at)
+        at += 4
+        if size < 0 or at + size > len(payload):
+            raise ValueError(size)
+        low = BitMap.deserialize(payload[at : at + size])
+        found |= BitMap64((high << 32) | position for position in low)
+        at += size
+    return found
+
+
+def _decode_z85(text: str, vector: DeletionVector) -> bytes:
+    raw = text.encode(errors="replace")
+    if len(raw) % 5 or raw.translate(None, _Z85):
+        raise _damaged(vector, "its text is not Z85")
+    try:
+        return base64.b85decode(raw.translate(_TO_B85))
+    except ValueError as error:  # five characters that say more than four bytes can
+        raise _damaged(vector, "its text is not Z85") from error
+
+
+def _damaged(vector: DeletionVector, why: str) -> CorruptDataError:
+    name = vector.id if vector.storage_type != "i" else "in the log"
+    return CorruptDataError(f"The deletion vector {name} cannot be used: {why}.", vector=vector.id)

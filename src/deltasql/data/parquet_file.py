@@ -1,0 +1,152 @@
+"""One new Parquet file of a table: rows in, size and statistics out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltasql.data.footer import file_leaves, summarize
+from deltasql.protocol.arrow_schema import to_arrow_schema
+from deltasql.protocol.columns import Leaf, MappingMode, loosen_columns
+from deltasql.protocol.schema import StructType
+from deltasql.protocol.stats_build import Summary, build_stats, stats_columns
+from deltasql.protocol.values import FLOATS
+from deltasql.storage.port import ObjectStore
+
+_SUFFIXES = {"none": ".parquet", "uncompressed": ".parquet"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """What all files of one write have in common."""
+
+    schema: pa.Schema
+    columns: tuple[tuple[Leaf, range], ...]
+    configuration: Mapping[str, str]
+    tight_bounds: bool
+    compression: str
+
+    @property
+    def suffix(self) -> str:
+        """How the names of the files end."""
+        return _SUFFIXES.get(self.compression.lower(), f".{self.compression.lower()}.parquet")
+
+
+def layout_of(
+    schema: StructType,
+    mode: MappingMode,
+    configuration: Mapping[str, str],
+    features: frozenset[str],
+    compression: str,
+) -> FileLayout:
+    """Return the layout of files that hold these columns, partition columns left out."""
+    wanted = {leaf.path for leaf in stats_columns(schema, (), configuration, mode)}
+    columns = tuple(pair for pair in file_leaves(schema, mode) if pair[0].path in wanted)
+    return FileLayout(
+        to_arrow_schema(loosen_columns(schema), mode, physical=True),
+        columns,
+        configuration,
+        "deletionVectors" in features,
+        compression,
+    )
+
+
+class OpenFile:
+    """A file being written; rows wait in memory until they make a row group."""
+
+    def __init__(self, key: str, layout: FileLayout, store: ObjectStore) -> None:
+        self.key = key
+        self.buffered_bytes = 0
+        self.size = 0
+        self._layout = layout
+        self._store = store
+        self._rows: list[pa.RecordBatch] = []
+        self._stack = ExitStack()
+        self._sink: Any = None
+        self._writer: Any = None
+        self._footers: list[Any] = []
+        self._has_nan: set[tuple[str, ...]] = set()
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the store has seen anything of the file."""
+        return self._writer is not None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take rows under their physical names."""
+        self._rows.append(rows)
+        self.buffered_bytes += rows.nbytes
+
+    def flush(self) -> None:
+        """Write the rows that wait as one row group."""
+        if not self._rows:
+            return
+        table = pa.Table.from_batches(self._rows, schema=self._rows[0].schema)
+        self._rows, self.buffered_bytes = [], 0
+        self._note_nan(table)
+        if self._writer is None:
+            self._begin()
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self.size = self._sink.tell()
+
+    def close(self) -> tuple[int, str]:
+        """Finish the file, make it appear, and return its size and its statistics."""
+        self.flush()
+        self._writer.close()
+        self.size = self._sink.tell()
+        self._stack.close()
+        return self.size, self._stats()
+
+    def abandon(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give the file up; it never appears."""
+        self._rows = []
+        self._stack.__exit__(kind, error, trace)
+
+    def _begin(self) -> None:
+        self._sink = self._stack.enter_context(self._store.open_output(self.key))
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            self._layout.schema,
+            compression=self._layout.compression,
+            version="2.6",
+            data_page_version="1.0",
+            store_schema=False,
+            metadata_collector=self._footers,
+        )
+
+    def _note_nan(self, table: pa.Table) -> None:
+        """Footers pass NaN over, but Delta orders it above all numbers: no bounds with NaN."""
+        for leaf, _ in self._layout.columns:
+            if leaf.type.name in FLOATS and leaf.physical not in self._has_nan:
+                values: Any = table.column(leaf.physical[0])
+                for name in leaf.physical[1:]:
+                    values = pc.struct_field(values, [values.type.get_field_index(name)])
+                if pc.any(pc.is_nan(values)).as_py():
+                    self._has_nan.add(leaf.physical)
+
+    def _stats(self) -> str:
+        footer = self._footers[0]
+        told = []
+        for leaf, columns in self._layout.columns:
+            summary = summarize(footer, leaf, columns)
+            if leaf.physical in self._has_nan:
+                summary = Summary(nulls=summary.nulls)
+            told.append((leaf, summary))
+        return build_stats(
+            footer.num_rows,
+            told,
+            self._layout.configuration,
+            tight_bounds=self._layout.tight_bounds,
+        )

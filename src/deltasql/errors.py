@@ -1,0 +1,310 @@
+"""Every error a user can meet, with its code, its exit code and what to do about it.
+
+    DeltaSqlError
+      ConfigError                BadUriError  MissingExtraError  BadArgumentError
+      ProtocolError              MalformedActionError  InvalidCommitError  UnsupportedFeatureError
+                                 LogGapError  SchemaError  ConstraintViolationError
+                                 BadPredicateError  UnsafePathError  CorruptDataError
+      CatalogError               TableNotFoundError  TableExistsError  VersionNotFoundError
+                                 TableStateError  CommitConflictError*  CatalogUnavailableError*
+                                 CommitUnknownError*  SchemaOutdatedError  SchemaMissingError
+                                 CatalogCorruptError
+      StorageError               ObjectNotFoundError  ObjectExistsError  AccessDeniedError
+                                 StorageUnavailableError*  UnsafeStoreError
+      MirrorError                MirrorConflictError  MirrorLagError*  OwnershipError
+
+(* = trying again may help.) Messages are one sentence and name the table, version, key or line;
+they never hold a secret. `context` carries the same facts for machines.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DeltaSqlError(Exception):
+    """Base of all deltasql errors."""
+
+    code: ClassVar[str] = "DS000"
+    retryable: ClassVar[bool] = False
+    hint: ClassVar[str] = ""
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str = "", /, *, hint: str | None = None, **context: object) -> None:
+        super().__init__(message or (type(self).__doc__ or "").splitlines()[0])
+        self.context = context
+        self.advice = self.hint if hint is None else hint
+
+    @property
+    def message(self) -> str:
+        """What is wrong, in one sentence."""
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Survive pickling between processes with context and advice intact."""
+        return _rebuild, (type(self), self.message, self.advice, self.context)
+
+
+def _rebuild(
+    kind: type[DeltaSqlError], message: str, advice: str, context: dict[str, object]
+) -> DeltaSqlError:
+    return kind(message, hint=advice, **context)
+
+
+class ConfigError(DeltaSqlError, ValueError):
+    """A setting, option or URI is wrong."""
+
+    code = "DS100"
+    exit_code = 2
+    hint = "Check the setting's name and value in the settings reference."
+
+
+class BadUriError(ConfigError):
+    """The URI is not one that deltasql understands."""
+
+    code = "DS101"
+    hint = "Use deltasql://sqlite/<file>, deltasql://postgres/<database>/<schema> or postgresql://…"
+
+
+class MissingExtraError(ConfigError):
+    """An optional package is not installed."""
+
+    code = "DS102"
+    hint = "Install the package that the message names."
+
+
+class BadArgumentError(ConfigError):
+    """An argument has a value that cannot be used."""
+
+    code = "DS103"
+    hint = "See the command's --help or the function's documentation."
+
+
+class ProtocolError(DeltaSqlError):
+    """Something breaks the Delta protocol."""
+
+    code = "DS200"
+    exit_code = 5
+
+
+class MalformedActionError(ProtocolError):
+    """A line of a commit is not a valid Delta action."""
+
+    code = "DS201"
+    hint = "The commit file is damaged or was not written by a Delta writer; look at that line."
+
+
+class InvalidCommitError(ProtocolError):
+    """The actions of a commit contradict each other or the table."""
+
+    code = "DS202"
+    exit_code = 1
+    hint = "Nothing was committed; correct the actions and commit again."
+
+
+class UnsupportedFeatureError(ProtocolError):
+    """The table uses a feature that this operation does not support."""
+
+    code = "DS203"
+    exit_code = 1
+    hint = "Use an engine that supports the feature, or drop the feature from the table."
+
+
+class LogGapError(ProtocolError):
+    """A version is missing from the log."""
+
+    code = "DS204"
+
+
+class SchemaError(ProtocolError):
+    """Data or schema does not fit the table."""
+
+    code = "DS205"
+    exit_code = 1
+    hint = "Cast or add the columns, or change the table with alter."
+
+
+class ConstraintViolationError(ProtocolError):
+    """A row breaks a constraint of the table."""
+
+    code = "DS206"
+    exit_code = 1
+    hint = "Nothing was committed; correct the rows and write again."
+
+
+class BadPredicateError(ProtocolError, ValueError):
+    """The filter cannot be understood."""
+
+    code = "DS207"
+    exit_code = 2
+    hint = "Filters are SQL comparisons joined by AND, OR, NOT, such as day = '2026-01-01' AND id > 5."
+
+
+class UnsafePathError(ProtocolError):
+    """A path in the log leads outside the table."""
+
+    code = "DS208"
+    hint = "If the table is a shallow clone that you trust, allow the other location explicitly."
+
+
+class CorruptDataError(ProtocolError):
+    """A data file or deletion vector is damaged or missing."""
+
+    code = "DS209"
+    hint = "Restore the object from a backup, or restore the table to a version without it."
+
+
+class CatalogError(DeltaSqlError):
+    """The SQL catalog refused or failed."""
+
+    code = "DS300"
+
+
+class TableNotFoundError(CatalogError, LookupError):
+    """There is no such table in the catalog."""
+
+    code = "DS301"
+    hint = "List the tables with `deltasql tables`."
+
+
+class TableExistsError(CatalogError):
+    """The name or the location is taken."""
+
+    code = "DS302"
+    hint = "Choose another name or location, or pass exist_ok=True (--exist-ok)."
+
+
+class VersionNotFoundError(CatalogError, LookupError):
+    """The table has no such version."""
+
+    code = "DS303"
+    hint = "See the versions with `deltasql history`."
+
+
+class TableStateError(CatalogError):
+    """The table's state does not allow this operation."""
+
+    code = "DS304"
+    exit_code = 4
+    hint = "`deltasql show` tells the table's state and what it allows."
+
+
+class CommitConflictError(CatalogError):
+    """Another commit got there first and contradicts this one."""
+
+    code = "DS305"
+    retryable = True
+    exit_code = 4
+    hint = "Read the table again and repeat the operation on its new state."
+
+
+class CatalogUnavailableError(CatalogError):
+    """The database does not answer."""
+
+    code = "DS306"
+    retryable = True
+    exit_code = 6
+    hint = "Check that the database runs and can be reached, then try again."
+
+
+class CommitUnknownError(CatalogError):
+    """The connection was lost during COMMIT and the outcome could not be learned."""
+
+    code = "DS307"
+    retryable = True
+    exit_code = 6
+    hint = "Send the same commit again with the same commit_id: it is never applied twice."
+
+
+class SchemaOutdatedError(CatalogError):
+    """The catalog's SQL schema and this version of deltasql do not fit."""
+
+    code = "DS308"
+    hint = "Run `deltasql db migrate`, or install a newer deltasql when the schema is newer."
+
+
+class SchemaMissingError(CatalogError):
+    """The database holds no deltasql catalog."""
+
+    code = "DS309"
+    hint = "Run `deltasql db init`."
+
+
+class CatalogCorruptError(CatalogError):
+    """The catalog contradicts itself."""
+
+    code = "DS310"
+    hint = "Stop writing to the table and restore the database from a backup."
+
+
+class StorageError(DeltaSqlError):
+    """The object store refused or failed."""
+
+    code = "DS400"
+
+
+class ObjectNotFoundError(StorageError, LookupError):
+    """There is no such object."""
+
+    code = "DS401"
+    hint = "Check the location; the object may have been deleted by another program."
+
+
+class ObjectExistsError(StorageError):
+    """The object is there already."""
+
+    code = "DS402"
+
+
+class AccessDeniedError(StorageError):
+    """The store refused the credentials."""
+
+    code = "DS403"
+    hint = "Check the credentials and permissions for this location."
+
+
+class StorageUnavailableError(StorageError):
+    """The store did not answer, or answered that it cannot now; the outcome is unknown."""
+
+    code = "DS404"
+    retryable = True
+    exit_code = 6
+    hint = "Check that the store can be reached; deltasql tries again by itself where it can."
+
+
+class UnsafeStoreError(StorageError):
+    """The store ignores the conditions that protect commits."""
+
+    code = "DS405"
+    hint = "Use a store with conditional writes, or make sure that no other program writes there."
+
+
+class MirrorError(DeltaSqlError):
+    """The mirror of the log refused or failed."""
+
+    code = "DS500"
+
+
+class MirrorConflictError(MirrorError):
+    """`_delta_log` holds other bytes for this version."""
+
+    code = "DS501"
+    exit_code = 4
+    hint = "Another writer bypassed SQL; compare both sides before you decide which one stays."
+
+
+class MirrorLagError(MirrorError):
+    """The log did not reach the version in time."""
+
+    code = "DS502"
+    retryable = True
+    exit_code = 6
+    hint = "See `deltasql show`; the commit is safe in SQL and will be mirrored."
+
+
+class OwnershipError(MirrorError):
+    """The log belongs to another catalog, or is ahead of SQL."""
+
+    code = "DS503"
+    exit_code = 4
+    hint = "The database may be a restored or cloned copy; nothing was written to the log."

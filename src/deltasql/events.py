@@ -1,0 +1,150 @@
+"""What happened, as values; whoever wants logs, metrics or alerts gives a sink that reads them.
+
+This module also hangs the NullHandler on the package's logger: a library stays silent until its
+host configures logging.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+logging.getLogger("deltasql").addHandler(logging.NullHandler())
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something happened to a version of a table."""
+
+    name: ClassVar[str] = "event"
+    is_bad: ClassVar[bool] = False
+
+    table_id: str
+    table: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionCommitted(Event):
+    """A version is in SQL; `files_active` is the number of live files where it is known."""
+
+    name: ClassVar[str] = "version_committed"
+
+    operation: str
+    latency_ms: float
+    attempt: int = 1
+    transaction_id: str | None = None
+    files_active: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitConflicted(Event):
+    """A commit lost against `version` and was refused or will be tried again."""
+
+    name: ClassVar[str] = "commit_conflicted"
+    is_bad: ClassVar[bool] = True
+
+    attempt: int
+    error_code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotOpened(Event):
+    """The files of a version were read from SQL."""
+
+    name: ClassVar[str] = "snapshot_opened"
+
+    latency_ms: float
+    files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionMirrored(Event):
+    """A version's bytes are in `_delta_log`; `latency_ms` counts from its commit."""
+
+    name: ClassVar[str] = "version_mirrored"
+
+    key: str
+    latency_ms: float
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointWritten(Event):
+    """A checkpoint of this version is in `_delta_log`."""
+
+    name: ClassVar[str] = "checkpoint_written"
+
+    key: str
+    latency_ms: float
+    files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorFailed(Event):
+    """An attempt to mirror a version failed; `next_attempt_ms` is when the next one is due."""
+
+    name: ClassVar[str] = "mirror_failed"
+    is_bad: ClassVar[bool] = True
+
+    key: str
+    attempt: int
+    error_code: str
+    next_attempt_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorConflicted(Event):
+    """`_delta_log` holds other bytes for this version: the table stops."""
+
+    name: ClassVar[str] = "mirror_conflicted"
+    is_bad: ClassVar[bool] = True
+
+    key: str
+    error_code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFenced(Event):
+    """The log is not ours or is ahead of SQL: nothing is written to it."""
+
+    name: ClassVar[str] = "table_fenced"
+    is_bad: ClassVar[bool] = True
+
+    key: str
+    error_code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagMeasured(Event):
+    """How far the log is behind SQL; `version` is the newest one in SQL."""
+
+    name: ClassVar[str] = "lag_measured"
+
+    lag_seconds: float
+    lag_versions: int
+    stuck_versions: int = 0
+
+
+Sink = Callable[[Event], None]
+
+
+def fan_out(*sinks: Sink) -> Sink:
+    """Return one sink that feeds them all; a sink that fails is logged and passed over."""
+
+    def send(event: Event) -> None:
+        for sink in sinks:
+            try:
+                sink(event)
+            except Exception as error:  # noqa: BLE001 (telemetry never fails the work)
+                # the kind only: a foreign exception's text may hold anything
+                _logger.warning("A sink failed on %s: %s", event.name, type(error).__name__)
+
+    return send
+
+
+def discard(event: Event) -> None:
+    """Ignore the event: the sink of those who want none."""

@@ -1,0 +1,71 @@
+"""The owner marker beside the log: which catalog may write to it.
+
+`_delta_log/_deltasql` is ignored by readers. A restored backup, a cloned database or a second
+catalog finds another owner there, or a log ahead of its SQL, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from deltasql.errors import ObjectNotFoundError, OwnershipError
+from deltasql.protocol.files import LOG_FOLDER
+from deltasql.storage.create import Created, create_once
+from deltasql.storage.port import ObjectStore
+
+OWNER_KEY = f"{LOG_FOLDER}_deltasql"
+
+
+class Owner(msgspec.Struct, frozen=True, rename="camel"):
+    """The catalog that writes a table's log."""
+
+    catalog_id: str
+    epoch: int
+    table_id: str
+
+
+def read_owner(store: ObjectStore) -> Owner | None:
+    """Return the marker beside the log, or None where there is none.
+
+    Raises:
+        OwnershipError: the marker cannot be read as one.
+    """
+    try:
+        text = store.get(OWNER_KEY)
+    except ObjectNotFoundError:
+        return None
+    try:
+        return msgspec.json.decode(text, type=Owner)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise OwnershipError(f"The owner marker {OWNER_KEY} at {store.uri} is damaged.") from error
+
+
+def claim(store: ObjectStore, owner: Owner) -> None:
+    """Put the marker where there is none; safe to repeat.
+
+    Raises:
+        OwnershipError: the log belongs to another catalog or table.
+    """
+    if create_once(store, OWNER_KEY, encode_owner(owner)) is Created.DIFFERENT:
+        check_owner(store, owner)
+
+
+def check_owner(store: ObjectStore, owner: Owner) -> bool:
+    """Return whether the marker is there, after making sure that it is ours.
+
+    Raises:
+        OwnershipError: it names another catalog, table or epoch.
+    """
+    found = read_owner(store)
+    if found is not None and found != owner:
+        raise OwnershipError(
+            f"The log at {store.uri} belongs to catalog {found.catalog_id}, table "
+            f"{found.table_id}, epoch {found.epoch}.",
+            key=OWNER_KEY,
+        )
+    return found is not None
+
+
+def encode_owner(owner: Owner) -> bytes:
+    """Return the marker's bytes; equal owners give equal bytes."""
+    return msgspec.json.encode(owner) + b"\n"

@@ -1,0 +1,73 @@
+"""What a listing of `_delta_log` holds: commits in order, the newest usable checkpoint, gaps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from deltasql.errors import LogGapError, ObjectNotFoundError
+from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind
+from deltasql.storage.port import ObjectStore
+
+_RANK = {LogFileKind.CHECKPOINT: 0, LogFileKind.MULTIPART: 1, LogFileKind.V2: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The files that give the newest state: a checkpoint's parts, then commits without a gap."""
+
+    checkpoint: tuple[LogFile, ...]
+    commits: tuple[LogFile, ...]
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self.commits[-1].version if self.commits else self.checkpoint[0].version
+
+
+def read_segment(store: ObjectStore) -> Segment:
+    """List the log and return what the newest version is made of.
+
+    Raises:
+        ObjectNotFoundError: there is no Delta log.
+        LogGapError: a commit between the checkpoint and the newest version is missing.
+    """
+    found = []
+    for info in store.list_from(LOG_FOLDER):
+        name = info.key.removeprefix(LOG_FOLDER)
+        parsed = LogFile.parse(name) if "/" not in name and info.size else None
+        if parsed is not None:
+            found.append(parsed)
+    return build_segment(found, store.uri)
+
+
+def build_segment(files: Iterable[LogFile], uri: str) -> Segment:
+    """Return the newest segment of these files; see `read_segment`."""
+    listed = list(files)
+    commits = sorted(file for file in listed if file.kind is LogFileKind.COMMIT)
+    checkpoint = _newest_checkpoint(listed)
+    if not commits and not checkpoint:
+        raise ObjectNotFoundError(f"There is no Delta log at {uri}.")
+    after = checkpoint[0].version if checkpoint else -1
+    tail = tuple(file for file in commits if file.version > after)
+    for expected, file in enumerate(tail, start=after + 1):
+        if file.version != expected:
+            raise LogGapError(
+                f"Version {expected} is missing from the log at {uri}.", missing=expected
+            )
+    return Segment(checkpoint, tail)
+
+
+def _newest_checkpoint(files: Sequence[LogFile]) -> tuple[LogFile, ...]:
+    groups: dict[tuple[int, int, int, str], list[LogFile]] = defaultdict(list)
+    for file in files:
+        rank = _RANK.get(file.kind)
+        if rank is not None:
+            label = file.name if file.kind is LogFileKind.V2 else ""
+            groups[(file.version, rank, file.parts, label)].append(file)
+    for key in sorted(groups, reverse=True):
+        parts = sorted(groups[key], key=lambda file: file.part)
+        if key[1] != 1 or [file.part for file in parts] == list(range(1, key[2] + 1)):
+            return tuple(parts)
+    return ()

@@ -1,0 +1,94 @@
+"""The mirror right after a commit: under a deadline, never failing the commit, never piling up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass, field, replace
+
+from deltasql.catalog.commit_request import Committed
+from deltasql.mirror.engine import Mirrored, MirrorEngine, MirrorResult
+from deltasql.protocol.files import commit_key
+
+_BACKLOG = 64
+_WORKERS = 8
+_LONGEST_PAUSE_S = 60.0
+
+
+@dataclass(slots=True)
+class InlineMirror:
+    """Mirrors what was just committed, and the few versions before it that are missing."""
+
+    engine: MirrorEngine
+    deadline_s: float
+    monotonic: Callable[[], float] = time.monotonic
+    _pool: ThreadPoolExecutor | None = None
+    _busy: set[str] = field(default_factory=set)
+    _failures: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def after_commit(self, done: Committed) -> MirrorResult | None:
+        """Try to mirror a commit; None when it was left to a later attempt."""
+        table_id = done.before.table_id
+        if not self._begin(table_id):
+            return None
+        store = self.engine.open_store(done.before)
+        if store.local_path(commit_key(done.version)) is not None:
+            return self._work(done)
+        future = self._executor().submit(self._work, done)
+        return self._wait(future)
+
+    def close(self, *, wait: bool = True) -> None:
+        """Let attempts under way end."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=wait)
+
+    def _begin(self, table_id: str) -> bool:
+        with self._lock:
+            _, until = self._failures.get(table_id, (0, 0.0))
+            if table_id in self._busy or self.monotonic() < until:
+                return False
+            self._busy.add(table_id)
+            return True
+
+    def _work(self, done: Committed) -> MirrorResult:
+        table_id = done.before.table_id
+        try:
+            result = self._mirror(done)
+        finally:
+            with self._lock:
+                self._busy.discard(table_id)
+        self._note(table_id, failed=result.outcome is Mirrored.FAILED)
+        return result
+
+    def _mirror(self, done: Committed) -> MirrorResult:
+        if done.payload is not None and done.before.mirrored_through == done.version - 1:
+            row = replace(done.before, current_version=done.version)
+            return self.engine.mirror_version(row, done.version, done.payload)
+        return self.engine.catch_up(done.before.table_id, seconds=self.deadline_s, most=_BACKLOG)
+
+    def _wait(self, future: Future[MirrorResult]) -> MirrorResult | None:
+        try:
+            return future.result(timeout=self.deadline_s)
+        except FutureTimeoutError:
+            return None
+
+    def _note(self, table_id: str, *, failed: bool) -> None:
+        with self._lock:
+            if not failed:
+                self._failures.pop(table_id, None)
+                return
+            count = self._failures.get(table_id, (0, 0.0))[0] + 1
+            pause = min(2.0 ** (count - 1), _LONGEST_PAUSE_S)
+            self._failures[table_id] = (count, self.monotonic() + pause)
+
+    def _executor(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="deltasql-mirror")
+            return self._pool

@@ -1,0 +1,119 @@
+"""A filter as an Arrow expression that keeps exactly the rows for which it is true."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_, or_
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.protocol.arrow_schema import to_arrow_type
+from deltasql.protocol.predicate_ast import (
+    And,
+    Column,
+    ColumnComparison,
+    Comparison,
+    Constant,
+    InList,
+    IsNull,
+    Like,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+)
+from deltasql.protocol.values import FLOATS
+
+_FALSE = pc.scalar(pa.scalar(False))
+
+
+def to_arrow(predicate: Predicate) -> pc.Expression:
+    """Return the expression over logical column names; rows where it is not true fall away."""
+    return _expression(predicate, negated=False)
+
+
+def _expression(predicate: Predicate, *, negated: bool) -> Any:
+    match predicate:
+        case Constant(value=value):
+            return pc.scalar(pa.scalar(value, pa.bool_()))
+        case Not(part=part):
+            return ~_expression(part, negated=not negated)
+        case And(parts=parts):
+            return reduce(and_, (_expression(part, negated=negated) for part in parts))
+        case Or(parts=parts):
+            return reduce(or_, (_expression(part, negated=negated) for part in parts))
+        case Comparison():
+            return _comparison(predicate)
+    return _about_columns(predicate, negated=negated)
+
+
+def _about_columns(part: ColumnComparison | InList | Like | IsNull, *, negated: bool) -> Any:
+    if isinstance(part, ColumnComparison):
+        return _between_columns(
+            part.operator, pc.field(*part.left.path), pc.field(*part.right.path)
+        )
+    field = pc.field(*part.column.path)
+    match part:
+        case IsNull():
+            return field.is_null()
+        case Like(pattern=pattern):
+            return pc.match_like(field, pattern)
+        case InList(values=values, has_null=has_null):
+            return _in_list(_is_any(part.column, values), field, has_null, negated)
+
+
+def _in_list(found: Any, field: Any, has_null: bool, negated: bool) -> Any:
+    """A miss is unknown for nulls: under a NOT that must not become true, so it counts as a hit."""
+    if not negated:
+        return found
+    return pc.scalar(pa.scalar(True)) if has_null else found | field.is_null()
+
+
+def _is_any(column: Column, values: tuple[Any, ...]) -> Any:
+    field, kind = _wide(column), _wide_type(column)
+    if column.type.name not in FLOATS:
+        return field.isin(pa.array(list(values), kind))
+    # Arrow's isin takes 0.0 and -0.0 for two values; a comparison does not.
+    return reduce(or_, (field == pc.scalar(pa.scalar(value, kind)) for value in values), _FALSE)
+
+
+def _comparison(part: Comparison) -> Any:
+    field = _wide(part.column)
+    value = pc.scalar(pa.scalar(part.value, _wide_type(part.column)))
+    if part.operator == "<=>":
+        return field.is_valid() & (field == value)
+    return _compare(part.operator, field, value)
+
+
+def _between_columns(operator: Operator, left: Any, right: Any) -> Any:
+    if operator != "<=>":
+        return _compare(operator, left, right)
+    are_equal = left.is_valid() & right.is_valid() & (left == right)
+    return are_equal | (left.is_null() & right.is_null())
+
+
+def _compare(operator: Operator, left: Any, right: Any) -> Any:
+    match operator:
+        case "=":
+            return left == right
+        case "!=":
+            return left != right
+        case "<":
+            return left < right
+        case "<=":
+            return left <= right
+        case ">":
+            return left > right
+    return left >= right
+
+
+def _wide(column: Column) -> Any:
+    """A 32-bit float is compared as a double: the literal must not be rounded to it."""
+    field = pc.field(*column.path)
+    return field.cast(pa.float64()) if column.type.name == "float" else field
+
+
+def _wide_type(column: Column) -> pa.DataType:
+    return pa.float64() if column.type.name == "float" else to_arrow_type(column.type)

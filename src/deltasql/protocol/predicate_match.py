@@ -1,0 +1,259 @@
+"""Can a file hold rows that a filter keeps? Three-valued logic over what is known of the file.
+
+Every part of a filter is answered with the *set* of answers its rows may give (true, false,
+unknown). Partition values make the set exact; statistics make it smaller, never too small.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from deltasql.protocol.predicate_ast import (
+    And,
+    Column,
+    ColumnComparison,
+    Comparison,
+    Constant,
+    InList,
+    IsNull,
+    Like,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+)
+from deltasql.protocol.stats import FileStats, column_bounds, null_count
+from deltasql.protocol.values import FLOATS, Value, parse_partition_value
+
+Answers: TypeAlias = frozenset[bool | None]
+
+_TRUE: Answers = frozenset({True})
+_FALSE: Answers = frozenset({False})
+_UNKNOWN: Answers = frozenset({None})
+# Which relations of a value to another make a comparison true: less, equal, greater.
+_HOLDS: dict[Operator, frozenset[int]] = {
+    "=": frozenset({0}),
+    "<=>": frozenset({0}),
+    "!=": frozenset({-1, 1}),
+    "<": frozenset({-1}),
+    "<=": frozenset({-1, 0}),
+    ">": frozenset({1}),
+    ">=": frozenset({0, 1}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a column in one file; None is unbounded."""
+
+    low: Any = None
+    high: Any = None
+    may_be_null: bool = True
+    may_be_value: bool = True
+    may_be_nan: bool = False
+
+
+Known: TypeAlias = Callable[[Column], Facts]
+
+
+def may_match(
+    predicate: Predicate,
+    stats: FileStats | None,
+    partition_values: Mapping[str, str | None] | None = None,
+) -> bool:
+    """Tell whether a file may hold a row that the filter keeps; false means surely none.
+
+    Partition values are keyed by physical names; the null and the empty text are both null.
+    """
+    if stats is not None and stats.num_records == 0:
+        return False
+    return True in answers(predicate, lambda column: _facts(column, stats, partition_values or {}))
+
+
+def evaluate(predicate: Predicate, values: Mapping[str, Value | None]) -> bool | None:
+    """Return the filter's exact answer for one row of typed values, keyed by physical names.
+
+    Raises:
+        KeyError: the filter names a column that has no value here.
+    """
+
+    def known(column: Column) -> Facts:
+        return _exactly(values[".".join(column.physical)])
+
+    (answer,) = answers(predicate, known)
+    return answer
+
+
+def answers(predicate: Predicate, known: Known) -> Answers:
+    """Return all answers that rows of a file with these facts may give."""
+    match predicate:
+        case Constant(value=value):
+            return frozenset({value})
+        case Not(part=part):
+            return frozenset(None if one is None else not one for one in answers(part, known))
+        case And(parts=parts):
+            return _join(_both, True, (answers(part, known) for part in parts))
+        case Or(parts=parts):
+            return _join(_either, False, (answers(part, known) for part in parts))
+        case ColumnComparison():
+            return _compare_columns(predicate, known)
+    return _about_one_column(predicate, known(predicate.column))
+
+
+def _join(
+    combine: Callable[[bool | None, bool | None], bool | None],
+    start: bool,
+    parts: Iterable[Answers],
+) -> Answers:
+    found: Answers = frozenset({start})
+    for part in parts:
+        found = frozenset(combine(left, right) for left in found for right in part)
+    return found
+
+
+def _both(left: bool | None, right: bool | None) -> bool | None:
+    if left is False or right is False:
+        return False
+    return None if left is None or right is None else True
+
+
+def _either(left: bool | None, right: bool | None) -> bool | None:
+    if left is True or right is True:
+        return True
+    return None if left is None or right is None else False
+
+
+def _about_one_column(part: Comparison | InList | Like | IsNull, facts: Facts) -> Answers:
+    if isinstance(part, IsNull):
+        found = _TRUE if facts.may_be_null else frozenset()
+        return found | (_FALSE if facts.may_be_value else frozenset())
+    of_values: Answers = frozenset()
+    if facts.may_be_value:
+        of_values = _value_answers(part, facts)
+    if not facts.may_be_null:
+        return of_values
+    is_null_safe = isinstance(part, Comparison) and part.operator == "<=>"
+    return of_values | (_FALSE if is_null_safe else _UNKNOWN)
+
+
+def _value_answers(part: Comparison | InList | Like, facts: Facts) -> Answers:
+    match part:
+        case Comparison(operator=operator, value=value):
+            return _compare(operator, _relations(facts, value, value), nan=facts.may_be_nan)
+        case InList(values=values, has_null=has_null):
+            miss = _UNKNOWN if has_null else _FALSE
+            is_sure = _is_one_value(facts) and facts.low in values
+            is_possible = any(0 in _relations(facts, value, value) for value in values)
+            return (_TRUE if is_possible else frozenset()) | (frozenset() if is_sure else miss)
+        case Like():
+            return _like(part, facts)
+
+
+def _is_one_value(facts: Facts) -> bool:
+    return facts.low is not None and facts.low == facts.high and not facts.may_be_nan
+
+
+def _relations(facts: Facts, low: Any, high: Any) -> frozenset[int]:
+    """Return how the column's values may stand to a value between `low` and `high`."""
+    found = set()
+    if facts.low is None or high is None or facts.low < high:
+        found.add(-1)
+    if facts.high is None or low is None or facts.high > low:
+        found.add(1)
+    reaches_up = facts.high is None or low is None or facts.high >= low
+    reaches_down = facts.low is None or high is None or facts.low <= high
+    if reaches_up and reaches_down:
+        found.add(0)
+    return frozenset(found)
+
+
+def _compare(operator: Operator, relations: frozenset[int], *, nan: bool) -> Answers:
+    holds = _HOLDS[operator]
+    found = {relation in holds for relation in relations}
+    if nan:
+        found.add(operator == "!=")
+    return frozenset(found)
+
+
+def _compare_columns(part: ColumnComparison, known: Known) -> Answers:
+    left, right = known(part.left), known(part.right)
+    found: Answers = frozenset()
+    if left.may_be_value and right.may_be_value:
+        relations = _relations(left, right.low, right.high)
+        found = _compare(part.operator, relations, nan=left.may_be_nan or right.may_be_nan)
+    if part.operator != "<=>":
+        return found | (_UNKNOWN if left.may_be_null or right.may_be_null else frozenset())
+    if left.may_be_null and right.may_be_null:
+        found |= _TRUE
+    is_mixed = (left.may_be_null and right.may_be_value) or (
+        left.may_be_value and right.may_be_null
+    )
+    return found | (_FALSE if is_mixed else frozenset())
+
+
+def _like(part: Like, facts: Facts) -> Answers:
+    if _is_one_value(facts):
+        return frozenset({like_pattern(part.pattern).fullmatch(facts.low) is not None})
+    prefix = part.prefix
+    is_above = facts.low is not None and facts.low > prefix and not facts.low.startswith(prefix)
+    is_below = facts.high is not None and facts.high < prefix
+    return _FALSE if is_above or is_below else _TRUE | _FALSE
+
+
+@lru_cache(maxsize=256)
+def like_pattern(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression that matches the whole of what LIKE matches."""
+    found: list[str] = []
+    pieces = iter(pattern)
+    for piece in pieces:
+        if piece == "\\":
+            found.append(re.escape(next(pieces, "\\")))
+        else:
+            found.append({"%": ".*", "_": "."}.get(piece) or re.escape(piece))
+    return re.compile("".join(found), re.DOTALL)
+
+
+def _facts(column: Column, stats: FileStats | None, partition: Mapping[str, str | None]) -> Facts:
+    if len(column.physical) == 1 and column.physical[0] in partition:
+        return partition_facts(column, partition[column.physical[0]])
+    is_float = column.type.name in FLOATS
+    if stats is None:
+        return Facts(may_be_nan=is_float)
+    low, high = column_bounds(stats, column)
+    nulls, rows = null_count(stats, column), stats.num_records
+    # A null struct is not counted by every writer as a null of the fields in it.
+    may_be_null = nulls != 0 or len(column.physical) > 1
+    may_be_value = nulls is None or rows is None or nulls != rows
+    return Facts(low, high, may_be_null, may_be_value, is_float)
+
+
+def partition_facts(column: Column, text: str | None) -> Facts:
+    """Return what a partition value tells of its column: everything, unless it is malformed."""
+    if not text:
+        return Facts(may_be_value=False)
+    value = parse_partition_value(text, column.type)
+    return Facts(may_be_nan=column.type.name in FLOATS) if value is None else _exactly(value)
+
+
+def _exactly(value: Value | None) -> Facts:
+    if value is None:
+        return Facts(may_be_value=False)
+    if value != value:  # noqa: PLR0124 (NaN: no order, and no other value)
+        return Facts(_NAN, _NAN, may_be_null=False, may_be_nan=True)
+    return Facts(value, value, may_be_null=False)
+
+
+class _Nan:
+    """Stands for NaN as a bound: in no relation to anything."""
+
+    def __lt__(self, _: object) -> bool:
+        return False
+
+    __gt__ = __le__ = __ge__ = __lt__
+
+
+_NAN = _Nan()

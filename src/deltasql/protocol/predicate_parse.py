@@ -1,0 +1,268 @@
+"""The text of a filter to a typed predicate, by way of sqlglot's Spark dialect.
+
+What the small language of `predicate_ast` cannot say is refused, naming the part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal as Number
+from functools import cache, partial
+from typing import Any, TypeAlias
+
+from deltasql.errors import BadPredicateError, SchemaError
+from deltasql.protocol.columns import MappingMode, find_column
+from deltasql.protocol.predicate_ast import (
+    And,
+    Column,
+    ColumnComparison,
+    Comparison,
+    Constant,
+    IsNull,
+    Like,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+)
+from deltasql.protocol.predicate_literals import Raw, RawKind, compare, in_list, is_comparable
+from deltasql.protocol.schema import Decimal, StructType, parse_type_name
+from deltasql.protocol.values import INTEGER_BITS, integer_range, parse_number, to_scale
+
+Node: TypeAlias = Any  # sqlglot's expressions; the library is loaded by the first filter only
+MAX_LENGTH = 1_000_000
+_OPERATORS: dict[str, Operator] = {
+    "EQ": "=",
+    "NEQ": "!=",
+    "LT": "<",
+    "LTE": "<=",
+    "GT": ">",
+    "GTE": ">=",
+    "NullSafeEQ": "<=>",
+}
+_FLIPPED: dict[Operator, Operator] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_CASTS: dict[str, RawKind] = {
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMPTZ": "timestamp",
+    "TIMESTAMPLTZ": "timestamp",
+    "TIMESTAMPNTZ": "timestamp",
+}
+# How sqlglot shows numbers with a suffix: 5L, 1.5D, 10BD.
+_SUFFIXED = {"TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long"}
+
+
+def parse_predicate(text: str, schema: StructType, mode: MappingMode = "none") -> Predicate:
+    """Return the typed predicate that the text says about columns of the schema.
+
+    Raises:
+        BadPredicateError: the text is no filter, names no column, or says more than we support.
+    """
+    if not text.strip() or len(text) > MAX_LENGTH:
+        raise BadPredicateError("The filter is empty or longer than a million characters.")
+    parse, failure = _parser()
+    try:
+        return _Reader(schema, mode).read(parse(text))
+    except failure as error:
+        raise BadPredicateError(f"The filter cannot be understood: {_reason(error)}.") from error
+    except RecursionError as error:
+        raise BadPredicateError("The filter is nested too deeply.") from error
+
+
+@cache
+def _parser() -> tuple[Callable[[str], Node], type[Exception]]:
+    """Load sqlglot (0.3 s, needed by filters only) with a quote inside a text written twice."""
+    from sqlglot import errors, parse_one  # noqa: PLC0415
+    from sqlglot.dialects.spark import Spark  # noqa: PLC0415
+
+    class Filter(Spark):
+        class Tokenizer(Spark.Tokenizer):
+            STRING_ESCAPES = ["'", "\\"]  # noqa: RUF012 (as the library declares it)
+
+    return partial(parse_one, dialect=Filter), errors.SqlglotError
+
+
+def _reason(error: Any) -> str:
+    details = getattr(error, "errors", None) or [{}]
+    description = str(details[0].get("description") or "it is not SQL").strip().rstrip(".")
+    if description.startswith("Required keyword"):
+        description = "a part is missing"
+    near = str(details[0].get("highlight") or "")
+    return f"{description} near {near[:60]!r}" if near else description
+
+
+class _Reader:
+    """Walks sqlglot's tree; one instance per filter."""
+
+    def __init__(self, schema: StructType, mode: MappingMode) -> None:
+        self._schema = schema
+        self._mode = mode
+
+    def read(self, node: Node) -> Predicate:
+        read = getattr(self, f"_read_{type(node).__name__.lower()}", None)
+        if type(node).__name__ in _OPERATORS:
+            return self._read_comparison(node)
+        if read is None:
+            raise _unsupported(node)
+        found: Predicate = read(node)
+        return found
+
+    def _read_paren(self, node: Node) -> Predicate:
+        return self.read(node.this)
+
+    def _read_and(self, node: Node) -> Predicate:
+        return And(tuple(self.read(part) for part in node.flatten()))
+
+    def _read_or(self, node: Node) -> Predicate:
+        return Or(tuple(self.read(part) for part in node.flatten()))
+
+    def _read_not(self, node: Node) -> Predicate:
+        return Not(self.read(node.this))
+
+    def _read_boolean(self, node: Node) -> Predicate:
+        return Constant(bool(node.this))
+
+    def _read_null(self, _: Node) -> Predicate:
+        return Constant(None)
+
+    def _read_column(self, node: Node) -> Predicate:
+        column = self._column(node)
+        if column is None or column.type.name != "boolean":
+            raise _unsupported(node)
+        return Comparison("=", column, value=True)
+
+    _read_dot = _read_column
+
+    def _read_comparison(self, node: Node) -> Predicate:
+        operator = _OPERATORS[type(node).__name__]
+        left, right = node.this, node.args["expression"]
+        column, other = self._column(left), self._column(right)
+        if column is not None and other is not None:
+            return self._compare_columns(operator, column, other, node)
+        if column is not None:
+            return compare(operator, column, _literal(right))
+        if other is not None:
+            return compare(_FLIPPED.get(operator, operator), other, _literal(left))
+        raise _unsupported(node)
+
+    def _compare_columns(
+        self, operator: Operator, left: Column, right: Column, node: Node
+    ) -> Predicate:
+        kinds = {left.type.name, right.type.name}
+        if not is_comparable(left) or (len(kinds) > 1 and not kinds <= INTEGER_BITS.keys()):
+            raise _unsupported(node)
+        return ColumnComparison(operator, left, right)
+
+    def _read_nullsafeneq(self, node: Node) -> Predicate:
+        column = self._needed(node.this)
+        return Not(compare("<=>", column, _literal(node.args["expression"])))
+
+    def _read_between(self, node: Node) -> Predicate:
+        column = self._needed(node.this)
+        low = compare(">=", column, _literal(node.args["low"]))
+        return And((low, compare("<=", column, _literal(node.args["high"]))))
+
+    def _read_in(self, node: Node) -> Predicate:
+        if not node.expressions or node.args.get("query") or node.args.get("unnest"):
+            raise _unsupported(node)
+        return in_list(self._needed(node.this), [_literal(one) for one in node.expressions])
+
+    def _read_is(self, node: Node) -> Predicate:
+        column = self._needed(node.this)
+        raw = _literal(node.args["expression"])
+        if raw.kind == "null":
+            return IsNull(column)
+        if raw.kind != "boolean" or column.type.name != "boolean":
+            raise _unsupported(node)
+        return compare("<=>", column, raw)
+
+    def _read_like(self, node: Node) -> Predicate:
+        column = self._needed(node.this)
+        raw = _literal(node.args["expression"])
+        if raw.kind == "null":
+            return Constant(None)
+        trailing = len(raw.text) - len(raw.text.rstrip("\\"))
+        if column.type.name != "string" or raw.kind != "text" or trailing % 2:
+            raise _unsupported(node)
+        return Like(column, raw.text)
+
+    def _needed(self, node: Node) -> Column:
+        column = self._column(node)
+        if column is None:
+            raise _unsupported(node)
+        return column
+
+    def _column(self, node: Node) -> Column | None:
+        path = _path(node)
+        if path is None:
+            return None
+        try:
+            leaf = find_column(self._schema, path, self._mode)
+        except SchemaError as error:
+            raise BadPredicateError(
+                f"The filter names the column {'.'.join(path)}, which the table does not have."
+            ) from error
+        return Column(leaf.path, leaf.physical, leaf.type, leaf.nullable)
+
+
+def _path(node: Node) -> tuple[str, ...] | None:
+    kind = type(node).__name__
+    if kind == "Paren":
+        return _path(node.this)
+    if kind == "Dot":
+        head, tail = _path(node.this), _path(node.args["expression"])
+        return None if head is None or tail is None else (*head, *tail)
+    if kind == "Identifier":
+        return (str(node.this),)
+    if kind == "Column" and all(type(part).__name__ == "Identifier" for part in node.parts):
+        return tuple(str(part.this) for part in node.parts)
+    return None
+
+
+def _literal(node: Node) -> Raw:
+    match type(node).__name__:
+        case "Literal":
+            return Raw("text" if node.is_string else "number", str(node.this))
+        case "Null":
+            return Raw("null", "NULL")
+        case "Boolean":
+            return Raw("boolean", "true" if node.this else "false")
+        case "Paren":
+            return _literal(node.this)
+        case "Neg":
+            raw = _literal(node.this)
+            if raw.kind == "number":
+                text = raw.text
+                return Raw("number", text[1:] if text.startswith("-") else f"-{text}")
+        case "Cast" | "TryCast":
+            return _cast(node)
+    raise _unsupported(node)
+
+
+def _cast(node: Node) -> Raw:
+    """Return a literal with a type beside it, where the type does not change the value."""
+    raw = _literal(node.this)
+    target = str(getattr(node.to.this, "name", ""))
+    if target in _CASTS and raw.kind in {"text", _CASTS[target]}:
+        return Raw(_CASTS[target], raw.text)
+    number = parse_number(raw.text) if raw.kind in {"text", "number"} else None
+    if number is None or not _keeps(number, target, [one.name for one in node.to.expressions]):
+        raise _unsupported(node)
+    return Raw("number", raw.text)
+
+
+def _keeps(number: Number, target: str, parameters: list[str]) -> bool:
+    if target == "DOUBLE":
+        return True
+    if target == "DECIMAL" and len(parameters) == 2:  # noqa: PLR2004 (precision, scale)
+        kind = parse_type_name(f"decimal({parameters[0]},{parameters[1]})")
+        return isinstance(kind, Decimal) and to_scale(number, kind) == number
+    if target in _SUFFIXED:
+        low, high = integer_range(_SUFFIXED[target])
+        return low <= number <= high and number == int(number)
+    return False
+
+
+def _unsupported(node: Node) -> BadPredicateError:
+    shown = node.sql(dialect="spark") if hasattr(node, "sql") else str(node)
+    return BadPredicateError(f"The filter holds {shown[:120]!r}, which is not supported.")

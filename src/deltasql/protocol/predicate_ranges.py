@@ -1,0 +1,87 @@
+"""Ranges of single columns that a filter implies, for an SQL index over files' bounds.
+
+A file whose bounds do not meet a range holds no matching row. Only what follows for every row is
+given: conjuncts at the top, on plain columns. Bounds are inclusive and rounded outwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from deltasql.protocol.predicate_ast import And, Column, Comparison, InList, Like, Predicate
+from deltasql.protocol.stats import IndexBound, IndexKind, number_bound, text_bound
+
+_LAST = 0x10FFFF
+_SURROGATES = range(0xD800, 0xE000)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRange:
+    """Matching rows have `column` between `low` and `high`; None is unbounded."""
+
+    column: str
+    kind: IndexKind
+    low: IndexBound
+    high: IndexBound
+
+
+def index_ranges(predicate: Predicate) -> list[IndexRange]:
+    """Return the ranges that rows must lie in, one per physical column, in order of appearance."""
+    found: dict[str, IndexRange] = {}
+    for part in _conjuncts(predicate):
+        one = _range(part)
+        if one is not None:
+            known = found.get(one.column)
+            found[one.column] = one if known is None else _narrow(known, one)
+    return list(found.values())
+
+
+def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
+    if isinstance(predicate, And):
+        for part in predicate.parts:
+            yield from _conjuncts(part)
+    else:
+        yield predicate
+
+
+def _range(part: Predicate) -> IndexRange | None:
+    match part:
+        case Comparison(operator="=" | "<=>", column=column, value=value):
+            return _between(column, value, value)
+        case Comparison(operator="<" | "<=", column=column, value=value):
+            return _between(column, None, value)
+        case Comparison(operator=">" | ">=", column=column, value=value):
+            return _between(column, value, None)
+        case InList(column=column, values=values) if values:
+            return _between(column, min(values), max(values))
+        case Like(column=column):
+            return _between(column, part.prefix, _after(part.prefix)) if part.prefix else None
+    return None
+
+
+def _between(column: Column, low: Any, high: Any) -> IndexRange | None:
+    if len(column.physical) != 1 or column.type.name == "boolean":
+        return None
+    kind: IndexKind = "text" if column.type.name == "string" else "num"
+    bound = text_bound if kind == "text" else number_bound
+    bottom, top = bound(low, upper=False), bound(high, upper=True)
+    if bottom is None and top is None:
+        return None
+    return IndexRange(column.physical[0], kind, bottom, top)
+
+
+def _narrow(one: IndexRange, other: IndexRange) -> IndexRange:
+    lows: list[Any] = [bound for bound in (one.low, other.low) if bound is not None]
+    highs: list[Any] = [bound for bound in (one.high, other.high) if bound is not None]
+    return IndexRange(one.column, one.kind, max(lows, default=None), min(highs, default=None))
+
+
+def _after(prefix: str) -> str | None:
+    """Return a text that sorts after everything that begins with the prefix."""
+    stem = prefix.rstrip(chr(_LAST))
+    if not stem:
+        return None
+    following = ord(stem[-1]) + 1
+    return stem[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)

@@ -1,0 +1,96 @@
+"""Table properties with Delta's defaults, read as typed values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+
+from deltasql.errors import BadArgumentError
+
+FENCE_PROPERTY = "deltasql.fence"
+STATS_INDEX_PROPERTY = "deltasql.statsIndexColumns"
+DEFAULT_STATS_INDEX_COLUMNS = 8
+
+_DEFAULTS: Mapping[str, str] = {
+    "delta.appendOnly": "false",
+    "delta.checkpointInterval": "10",
+    "delta.checkpoint.writeStatsAsJson": "true",
+    "delta.checkpoint.writeStatsAsStruct": "true",
+    "delta.columnMapping.mode": "none",
+    "delta.dataSkippingNumIndexedCols": "32",
+    "delta.dataSkippingStringPrefixLength": "32",
+    "delta.deletedFileRetentionDuration": "interval 1 week",
+    "delta.enableChangeDataFeed": "false",
+    "delta.enableDeletionVectors": "false",
+    "delta.enableExpiredLogCleanup": "true",
+    "delta.enableInCommitTimestamps": "false",
+    "delta.enableRowTracking": "false",
+    "delta.isolationLevel": "Serializable",
+    "delta.logRetentionDuration": "interval 30 days",
+    FENCE_PROPERTY: "true",
+    STATS_INDEX_PROPERTY: str(DEFAULT_STATS_INDEX_COLUMNS),
+}
+_BOOLEANS = {key for key, value in _DEFAULTS.items() if value in {"true", "false"}}
+_UNITS = {
+    "microsecond": timedelta(microseconds=1),
+    "millisecond": timedelta(milliseconds=1),
+    "second": timedelta(seconds=1),
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(weeks=1),
+}
+_INTERVAL = re.compile(r"(-?\d+)\s+([a-z]+?)s?(?=\s|$)")
+
+
+def read(configuration: Mapping[str, str], key: str) -> str:
+    """Return a property's text, or Delta's default where the table does not set it."""
+    return configuration.get(key, _DEFAULTS[key])
+
+
+def read_bool(configuration: Mapping[str, str], key: str) -> bool:
+    """Return a property that is true or false, in any case."""
+    return read(configuration, key).strip().lower() == "true"
+
+
+def read_int(configuration: Mapping[str, str], key: str) -> int:
+    """Return a whole-number property.
+
+    Raises:
+        BadArgumentError: the table's value is not a whole number.
+    """
+    text = read(configuration, key).strip()
+    try:
+        return int(text)
+    except ValueError as error:
+        raise BadArgumentError(f"The property {key} is {text!r}, not a whole number.") from error
+
+
+def read_interval(configuration: Mapping[str, str], key: str) -> timedelta:
+    """Return a duration such as `interval 1 week` or `interval 2 days 12 hours`."""
+    text = read(configuration, key)
+    spelled = text.strip().lower().removeprefix("interval").strip()
+    parts = _INTERVAL.findall(spelled)
+    if not parts or _INTERVAL.sub("", spelled).strip() or any(u not in _UNITS for _, u in parts):
+        raise BadArgumentError(f"The property {key} is {text!r}, not an interval like '7 days'.")
+    return sum((int(count) * _UNITS[unit] for count, unit in parts), timedelta())
+
+
+def check(properties: Mapping[str, str]) -> None:
+    """Refuse property values that a reader or writer of the table would trip over.
+
+    Raises:
+        BadArgumentError: names the property and what it may be.
+    """
+    for key, value in properties.items():
+        if not isinstance(value, str):
+            raise BadArgumentError(f"The property {key} must be text, not {type(value).__name__}.")
+        if key in _BOOLEANS and value.strip().lower() not in {"true", "false"}:
+            raise BadArgumentError(f"The property {key} must be true or false, not {value!r}.")
+        if key.endswith("RetentionDuration") and key in _DEFAULTS:
+            read_interval(properties, key)
+        if key in {"delta.checkpointInterval", "delta.dataSkippingNumIndexedCols"}:
+            read_int(properties, key)
+    if read(properties, "delta.isolationLevel") != "Serializable":
+        raise BadArgumentError("The property delta.isolationLevel may only be Serializable.")

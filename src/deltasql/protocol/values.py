@@ -1,0 +1,211 @@
+"""Values as Delta spells them in text: partition values, statistics, literals of filters.
+
+Inside, a value is a plain comparable: int, Decimal, float, str, bool, bytes; dates are days and
+timestamps microseconds since 1970 (UTC), so that they are not bound to the years 1 to 9999.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+import struct
+from collections.abc import Callable
+from decimal import Context, Inexact, InvalidOperation
+from decimal import Decimal as Number
+from typing import Any, TypeAlias
+
+from deltasql.protocol.schema import DataType, Decimal
+
+Value: TypeAlias = bool | int | float | Number | str | bytes
+
+INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+FLOATS = frozenset({"float", "double"})
+TIMESTAMPS = frozenset({"timestamp", "timestamp_ntz"})
+MICROSECONDS = 1_000_000
+
+_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
+_TIMESTAMP = re.compile(
+    r"(\d{4}-\d{1,2}-\d{1,2})"
+    r"(?:[T ](\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?"
+    r"\s*(Z|UTC|[+-]\d{2}:?\d{2})?"
+)
+_INTEGER = re.compile(r"[+-]?\d+")
+_EPOCH = dt.date(1970, 1, 1).toordinal()
+# Wide enough for any decimal(38, s) with any literal beside it.
+EXACT = Context(prec=400, Emax=100_000, Emin=-100_000)
+
+
+def integer_range(name: str) -> tuple[int, int]:
+    """Return the least and the greatest value of an integer type."""
+    half = 1 << (INTEGER_BITS[name] - 1)
+    return -half, half - 1
+
+
+def parse_date(text: str) -> int | None:
+    """Return days since 1970, or None if the text is no date."""
+    found = _DATE.fullmatch(text.strip())
+    if found is None:
+        return None
+    try:
+        return dt.date(int(found[1]), int(found[2]), int(found[3])).toordinal() - _EPOCH
+    except ValueError:
+        return None
+
+
+def parse_timestamp(text: str) -> tuple[int, bool] | None:
+    """Return microseconds since 1970 and whether the text tells its zone; None if it is none.
+
+    Without a zone the time is taken as UTC; digits below a microsecond are cut off.
+    """
+    found = _TIMESTAMP.fullmatch(text.strip())
+    days = parse_date(found[1]) if found else None
+    if found is None or days is None:
+        return None
+    hour, minute, second = (int(found[part] or 0) for part in (2, 3, 4))
+    if hour > 23 or minute > 59 or second > 59:  # noqa: PLR2004 (a clock)
+        return None
+    fraction = int((found[5] or "").ljust(6, "0")[:6])
+    seconds = days * 86_400 + hour * 3600 + minute * 60 + second - _offset(found[6])
+    return seconds * MICROSECONDS + fraction, found[6] is not None
+
+
+def _offset(zone: str | None) -> int:
+    if zone is None or zone in {"Z", "UTC"}:
+        return 0
+    digits = zone[1:].replace(":", "")
+    seconds = int(digits[:2]) * 3600 + int(digits[2:]) * 60
+    return -seconds if zone[0] == "-" else seconds
+
+
+def print_date(days: int) -> str:
+    """Return days since 1970 as yyyy-MM-dd.
+
+    Raises:
+        ValueError: the year is not within 1 to 9999.
+    """
+    return dt.date.fromordinal(days + _EPOCH).isoformat()
+
+
+def print_timestamp(micros: int, *, digits: int = 6) -> str:
+    """Return microseconds since 1970 as yyyy-MM-ddTHH:mm:ss with `digits` behind the point.
+
+    Raises:
+        ValueError: the year is not within 1 to 9999.
+    """
+    days, rest = divmod(micros, 86_400 * MICROSECONDS)
+    seconds, fraction = divmod(rest, MICROSECONDS)
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{print_date(days)}T{clock}.{f'{fraction:06}'[:digits]}"
+
+
+def parse_number(text: str) -> Number | None:
+    """Return the finite number that the text spells, exactly; None if it spells none."""
+    try:
+        number = EXACT.create_decimal(text.strip())
+    except (InvalidOperation, ValueError):
+        return None
+    return number if number.is_finite() and "_" not in text else None
+
+
+def to_scale(number: Number, kind: Decimal) -> Number | None:
+    """Return the number with the type's scale, or None where that would lose digits or overflow."""
+    strict = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
+    try:
+        return number.quantize(Number(1).scaleb(-kind.scale), context=strict)
+    except (Inexact, InvalidOperation):
+        return None
+
+
+def round_to_float(value: float) -> float | None:
+    """Return the 32-bit float nearest to the value, or None where there is none."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return None
+
+
+def shortest_float(value: float) -> float:
+    """Return the double of fewest digits that rounds to the same 32-bit float."""
+    shorter = (float(f"{value:.{digits}g}") for digits in range(6, 10))
+    return next((one for one in shorter if round_to_float(one) == value), value)
+
+
+def parse_partition_value(text: str, kind: DataType) -> Value | None:
+    """Return a non-empty partition value typed, or None if the text does not fit the type."""
+    if isinstance(kind, Decimal):
+        number = parse_number(text)
+        return None if number is None else to_scale(number, kind)
+    parse = _PARSERS.get(kind.name)
+    return None if parse is None else parse(text, kind.name)
+
+
+def _bytes_of(text: str) -> bytes | None:
+    """A binary partition value is written with one character per byte."""
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return None
+
+
+def _parse_integer(text: str, name: str) -> int | None:
+    stripped = text.strip()
+    if not _INTEGER.fullmatch(stripped) or len(stripped) > 400:  # noqa: PLR2004 (no number is longer)
+        return None
+    low, high = integer_range(name)
+    number = int(stripped)
+    return number if low <= number <= high else None
+
+
+def _parse_float(text: str, name: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return round_to_float(number) if name == "float" else number
+
+
+_PARSERS: dict[str, Callable[[str, str], Value | None]] = {
+    "string": lambda text, _: text,
+    "binary": lambda text, _: _bytes_of(text),
+    "boolean": lambda text, _: {"true": True, "false": False}.get(text.strip().lower()),
+    "date": lambda text, _: parse_date(text),
+    **dict.fromkeys(INTEGER_BITS, _parse_integer),
+    **dict.fromkeys(FLOATS, _parse_float),
+    **dict.fromkeys(TIMESTAMPS, lambda text, _: (parse_timestamp(text) or (None,))[0]),
+}
+
+
+def print_partition_value(value: Value, kind: DataType) -> str:
+    """Return a value as Delta writes it in `partitionValues`.
+
+    Raises:
+        ValueError: a date or timestamp lies outside the years 1 to 9999.
+    """
+    if isinstance(value, Number):
+        return format(value, "f")
+    return _PRINTERS.get(kind.name, str)(value)
+
+
+def _ntz(micros: int) -> str:
+    text = print_timestamp(micros).replace("T", " ")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _print_float(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return repr(value)
+
+
+_PRINTERS: dict[str, Callable[[Any], str]] = {
+    "binary": lambda value: value.decode("latin-1"),
+    "boolean": lambda value: "true" if value else "false",
+    "date": print_date,
+    "timestamp": lambda value: print_timestamp(value) + "Z",
+    "timestamp_ntz": _ntz,
+    "double": _print_float,
+    "float": lambda value: _print_float(shortest_float(value)),
+}

@@ -1,0 +1,283 @@
+"""Settings as frozen values: names, defaults, meanings, and which source wins.
+
+A flag beats a table's property, which beats the environment, which beats the configuration file,
+which beats the default.
+"""
+
+# ruff: noqa: RUF009 (_setting and _time make a dataclass field: nothing mutable is shared)
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Literal, Self
+
+from deltasql.config_files import Layer, env_layer, env_name, find_files, read_layer
+from deltasql.errors import ConfigError
+
+MirrorMode = Literal["inline", "worker", "off"]
+SchemaMode = Literal["create_if_missing", "error"]
+_FLAG: Final = "a flag"
+_UNITS: Final = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d)?")
+
+
+def parse_duration(value: object) -> timedelta:
+    """Return a duration such as 250ms, 30s, 5m, 1h, 1d; a bare number counts seconds.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = None if isinstance(value, bool) else _DURATION.fullmatch(str(value).strip())
+    if match is None:
+        raise ValueError("a duration such as 30s, 5m or 1h")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def format_duration(value: timedelta) -> str:
+    """Return the shortest exact spelling that `parse_duration` reads back."""
+    for unit in ("h", "m", "s"):
+        if value and value % _UNITS[unit] == timedelta(0):
+            return f"{value // _UNITS[unit]}{unit}"
+    return f"{value / _UNITS['ms']:g}ms"
+
+
+def _positive_duration(value: object) -> timedelta:
+    duration = parse_duration(value)
+    if duration <= timedelta(0):
+        raise ValueError("a duration above zero")
+    return duration
+
+
+def _whole(minimum: int) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        text = str(value).strip()
+        is_whole = not isinstance(value, bool) and re.fullmatch(r"\d{1,9}", text)
+        if not is_whole or int(text) < minimum:
+            raise ValueError(f"a whole number from {minimum}")
+        return int(text)
+
+    return parse
+
+
+def _choice(*names: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value not in names:
+            raise ValueError("one of " + ", ".join(names))
+        return str(value)
+
+    return parse
+
+
+def _setting(default: Any, parse: Callable[[object], Any], text: str) -> Any:
+    return field(default=default, metadata={"parse": parse, "help": text})
+
+
+def _time(default: str, text: str) -> Any:
+    return _setting(parse_duration(default), _positive_duration, text)
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSettings:
+    """How commits reach `_delta_log`."""
+
+    checkpoint_interval: int = _setting(10, _whole(1), "A checkpoint every so many versions")
+    reconcile_interval: timedelta = _time("30s", "Pause between full sweeps of the reconciler")
+    max_retry_attempts: int = _setting(5, _whole(1), "Attempts before a version counts as failed")
+    retry_backoff_base: timedelta = _time("1s", "First pause between attempts; doubles each time")
+    retry_backoff_max: timedelta = _time("60s", "Longest pause between attempts")
+    slow_retry_interval: timedelta = _time("1h", "Pause between attempts on a failed version")
+    lag_warn_threshold: timedelta = _time("60s", "Lag that warns")
+    lag_alert_threshold: timedelta = _time("300s", "Lag that alerts")
+    max_concurrency: int = _setting(10, _whole(1), "Tables that are mirrored at the same time")
+    mode: MirrorMode = _setting(
+        "inline",
+        _choice("inline", "worker", "off"),
+        "inline: right after each commit; worker: by a reconciler; off: SQL only",
+    )
+    inline_deadline: timedelta = _time("2s", "Longest time a commit waits for its inline mirror")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSettings:
+    """How commits meet each other."""
+
+    retries: int = _setting(10, _whole(0), "Times a commit that may be rebased is tried again")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSettings:
+    """What the catalog does to its database."""
+
+    schema: SchemaMode = _setting(
+        "create_if_missing",
+        _choice("create_if_missing", "error"),
+        "What connecting to a database without a catalog does",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One line of the settings reference."""
+
+    key: str
+    default: str
+    env: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set. URI and store options may hold secrets: no repr shows them."""
+
+    mirror: MirrorSettings = field(default_factory=MirrorSettings)
+    commit: CommitSettings = field(default_factory=CommitSettings)
+    sql: SqlSettings = field(default_factory=SqlSettings)
+    uri: str | None = field(default=None, repr=False)
+    stores: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    SECTIONS: ClassVar[Mapping[str, type]] = MappingProxyType(
+        {"mirror": MirrorSettings, "commit": CommitSettings, "sql": SqlSettings}
+    )
+
+    @classmethod
+    def load(
+        cls, env: Mapping[str, str], cwd: Path, overrides: Mapping[str, object] | None = None
+    ) -> Self:
+        """Return the settings of flags (`overrides`), environment, files and defaults.
+
+        `overrides` may also name the `profile` and the `config` file to use.
+
+        Raises:
+            ConfigError: a source names an unknown setting or gives it a value it cannot have.
+        """
+        flags = {key: value for key, value in (overrides or {}).items() if value is not None}
+        config, profile = flags.pop("config", None), flags.pop("profile", None)
+        files = [read_layer(file) for file in find_files(env, cwd, str(config) if config else None)]
+        named = str(profile) if profile else env.get("DELTASQL_PROFILE")
+        layers = [*files, *_profile_layers(files, named)]
+        layers += [env_layer(env, _keys()), Layer(_FLAG, flags)]
+        return cls()._with(layers)  # noqa: SLF001 (its own class)
+
+    def for_table(self, properties: Mapping[str, str]) -> Self:
+        """Return the settings of a table; its properties yield to flags only.
+
+        A property is `mirror.<name>` or `deltasql.mirror.<name>`; `delta.checkpointInterval`
+        counts where neither stands for it.
+
+        Raises:
+            ConfigError: such a property is unknown or has a value it cannot have.
+        """
+        values: dict[str, object] = {}
+        if "delta.checkpointInterval" in properties:
+            values["mirror.checkpoint_interval"] = properties["delta.checkpointInterval"]
+        for prefix in ("", "deltasql."):
+            start = f"{prefix}mirror."
+            named = {k: v for k, v in sorted(properties.items()) if k.startswith(start)}
+            values |= {key.removeprefix(prefix): value for key, value in named.items()}
+        free = {k: v for k, v in values.items() if self.origins.get(k) != _FLAG}
+        return self._with([Layer("the table's properties", free)])
+
+    @classmethod
+    def describe(cls) -> list[SettingRow]:
+        """Return one row per setting, for the reference."""
+        rows = [SettingRow("uri", "", "DELTASQL_URI", "The catalog to use where none is named")]
+        for section, kind in cls.SECTIONS.items():
+            for spec in fields(kind):
+                key = f"{section}.{spec.name}"
+                shown = spec.default
+                text = format_duration(shown) if isinstance(shown, timedelta) else str(shown)
+                rows.append(SettingRow(key, text, env_name(key), spec.metadata["help"]))
+        return rows
+
+    def _with(self, layers: Iterable[Layer]) -> Self:
+        parsed: dict[str, dict[str, Any]] = {section: {} for section in self.SECTIONS}
+        origins, uri, stores = dict(self.origins), self.uri, dict(self.stores)
+        for layer in layers:
+            stores |= {prefix: MappingProxyType(dict(o)) for prefix, o in layer.stores.items()}
+            for key, value in layer.values.items():
+                if key == "uri":
+                    uri = _parse_text(value, key, layer.source)
+                elif key != "profile":
+                    section, name, result = _parse(key, value, layer.source)
+                    parsed[section][name] = result
+                origins[key] = layer.source
+        changed = replace(
+            self,
+            mirror=replace(self.mirror, **parsed["mirror"]),
+            commit=replace(self.commit, **parsed["commit"]),
+            sql=replace(self.sql, **parsed["sql"]),
+            uri=uri,
+            stores=MappingProxyType(stores),
+            origins=MappingProxyType(origins),
+        )
+        _check_together(changed)
+        return changed
+
+
+def _keys() -> list[str]:
+    return [row.key for row in Settings.describe()]
+
+
+def _profile_layers(files: list[Layer], asked: str | None) -> list[Layer]:
+    written = [str(f.values["profile"]) for f in files if "profile" in f.values]
+    name = asked or (written[-1] if written else None)
+    found = [file.profiles[name] for file in files if name in file.profiles] if name else []
+    if name and not found:
+        known = sorted({profile for file in files for profile in file.profiles})
+        raise ConfigError(
+            f"There is no profile {name} in the configuration.",
+            hint=f"Profiles: {', '.join(known)}." if known else "No profile is configured.",
+        )
+    return found
+
+
+def _parse(key: str, value: object, source: str) -> tuple[str, str, Any]:
+    section, _, name = key.partition(".")
+    spec = {f.name: f for f in fields(Settings.SECTIONS.get(section, type(_NONE)))}.get(name)
+    if spec is None:
+        raise ConfigError(f"{key} in {source} is not a setting.", setting=key, source=source)
+    try:
+        return section, name, spec.metadata["parse"](value)
+    except ValueError as error:
+        # the value itself is not told: it may have been meant for another place
+        raise ConfigError(
+            f"{key} in {source} must be {error}.", setting=key, source=source
+        ) from None
+
+
+def _parse_text(value: object, key: str, source: str) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"{key} in {source} must be a text.", setting=key, source=source)
+    return value
+
+
+def _check_together(settings: Settings) -> None:
+    mirror, origins = settings.mirror, settings.origins
+    for low, high in (
+        ("retry_backoff_base", "retry_backoff_max"),
+        ("lag_warn_threshold", "lag_alert_threshold"),
+    ):
+        if getattr(mirror, low) > getattr(mirror, high):
+            source = origins.get(f"mirror.{low}") or origins.get(f"mirror.{high}", "the defaults")
+            raise ConfigError(
+                f"mirror.{low} in {source} is above mirror.{high}.", setting=low, source=source
+            )
+
+
+@dataclass(frozen=True)
+class _NoSection:
+    """Stands for a section that does not exist: it has no fields."""
+
+
+_NONE: Final = _NoSection()

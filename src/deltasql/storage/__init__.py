@@ -1,0 +1,1 @@
+"""Object stores behind one port; this package knows nothing of Delta."""

@@ -1,0 +1,227 @@
+"""S3, Google Cloud Storage and Azure through obstore, with its own retries off.
+
+One backoff is enough, and it is the caller's: a retry hidden in here would turn a lost reply into
+"already exists" and multiply waiting times.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+
+import obstore
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from deltasql.errors import ConfigError, ObjectNotFoundError, StorageError, StorageUnavailableError
+from deltasql.storage.keys import bytewise, check_key, check_prefix, check_range
+from deltasql.storage.location import Location
+from deltasql.storage.options import StoreOptions
+from deltasql.storage.port import ObjectInfo
+from deltasql.storage.range_reader import open_ranges
+from deltasql.storage.vendor_errors import RANGE_NOT_SATISFIABLE, clean_cause, is_vendor, translate
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_T = TypeVar("_T")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_RETRIES = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
+_first_pid: int | None = None
+
+
+class CloudStore:
+    """A prefix of one bucket or container."""
+
+    def __init__(self, location: Location, options: StoreOptions) -> None:
+        self._uri = location.uri
+        self._secrets = options.secrets()
+        self._uses_offset = not _ignores_offset(location, dict(options.config))
+        self._store = self._run("open", "", lambda: _connect(location, options))
+
+    def __repr__(self) -> str:
+        return f"CloudStore({self._uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """The root's URI, without secrets."""
+        return self._uri
+
+    def put_if_absent(self, key: str, data: bytes) -> None:
+        """Create the object in one conditional request."""
+        check_key(key)
+        self._run("create", key, lambda: self._store.put(key, data, mode="create"))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Create or replace the object in one request."""
+        check_key(key)
+        self._run("write", key, lambda: self._store.put(key, data, use_multipart=False))
+
+    def get(self, key: str) -> bytes:
+        """Return the whole object."""
+        check_key(key)
+        return self._run("read", key, lambda: bytes(self._store.get(key).bytes()))
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`."""
+        check_range(key, start, length)
+        if length == 0:
+            self.head(key)
+            return b""
+        check_key(key)
+        try:
+            return self._run(
+                "read", key, lambda: bytes(self._store.get_range(key, start=start, length=length))
+            )
+        except StorageUnavailableError as error:
+            beyond = error.context.get("status") == RANGE_NOT_SATISFIABLE
+            if beyond and start >= self.head(key).size:
+                return b""
+            raise
+
+    def head(self, key: str) -> ObjectInfo:
+        """Return size, time and entity tag of the object."""
+        check_key(key)
+        return _info(self._run("read", key, lambda: self._store.head(key)))
+
+    def list_from(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Yield the objects below the prefix in bytewise order of their keys.
+
+        The whole listing is fetched first: not every store lists in order, and offsets are a hint
+        that some ignore.
+        """
+        directory = check_prefix(prefix).rpartition("/")[0]
+        offset = max(start_after, prefix[:-1]) if self._uses_offset else ""
+        after = bytewise(start_after)
+        chunks = self._run("list", prefix, lambda: self._chunks(directory, offset))
+        found = [
+            (order, meta)
+            for chunk in chunks
+            for meta in chunk
+            if (order := bytewise(meta["path"])) > after and meta["path"].startswith(prefix)
+        ]
+        for _, meta in sorted(found, key=lambda pair: pair[0]):
+            yield _info(meta)
+
+    def delete(self, key: str) -> None:
+        """Remove the object; silent where there is none."""
+        check_key(key)
+        try:
+            self._run("delete", key, lambda: self._store.delete(key))
+        except ObjectNotFoundError:
+            return
+
+    def open_input(self, key: str) -> BinaryIO:
+        """Open the object for reading by ranges."""
+        size = self.head(key).size
+        return open_ranges(lambda start, length: self.get_range(key, start, length), size)
+
+    @contextmanager
+    def open_output(self, key: str) -> Iterator[BinaryIO]:
+        """Stream an object in parts; the upload is completed on clean exit.
+
+        Parts of an upload that was given up are never visible; the bucket's lifecycle rule for
+        incomplete uploads frees their space.
+        """
+        check_key(key)
+        writer = self._run("write", key, lambda: obstore.open_writer(self._store, key))
+        upload = _Upload(lambda data: self._run("write", key, lambda: writer.write(data)))
+        yield cast("BinaryIO", upload)
+        self._run("write", key, writer.close)
+
+    def local_path(self, key: str) -> str | None:
+        """Return None: nothing here is a file."""
+        check_key(key)
+        return None
+
+    def close(self) -> None:
+        """Connections belong to the process and end with it."""
+
+    def _chunks(self, directory: str, offset: str) -> list[Any]:
+        return list(self._store.list(directory or None, offset=offset or None))
+
+    def _run(self, doing: str, key: str, call: Callable[[], _T]) -> _T:
+        """Do it; what obstore raises becomes ours, without a secret even in the chain."""
+        _refuse_fork(self._uri)
+        try:
+            return call()
+        except BaseException as error:
+            if not is_vendor(error):
+                raise
+            failure = error
+        # raised out here, so that the original is not in the context either
+        raise translate(failure, doing, key, self._uri) from clean_cause(failure, self._secrets)
+
+
+class _Upload(io.RawIOBase):
+    """What the caller writes to; closing it completes nothing."""
+
+    def __init__(self, send: Callable[[bytes], object]) -> None:
+        super().__init__()
+        self._send = send
+        self._at = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, data: ReadableBuffer) -> int:
+        if self.closed:
+            raise ValueError("the file is closed")
+        whole = bytes(data)
+        self._send(whole)
+        self._at += len(whole)
+        return len(whole)
+
+
+def _connect(location: Location, options: StoreOptions) -> Any:
+    config = dict(options.config)
+    shared: dict[str, Any] = {
+        "prefix": location.path or None,
+        "client_options": dict(options.client),
+        "retry_config": _NO_RETRIES,
+    }
+    if location.scheme == "s3":
+        return S3Store(location.authority, config=config, **shared)
+    if location.scheme == "gs":
+        return GCSStore(location.authority, config=config, **shared)
+    if location.scheme in {"az", "abfss"}:
+        container, at, host = location.authority.partition("@")
+        if at:
+            config.setdefault("account_name", host.partition(".")[0])
+            if _is_fabric(host):
+                config.setdefault("use_fabric_endpoint", "true")
+        return AzureStore(container, config=config, **shared)
+    raise ConfigError(f"{location.uri} is not on a cloud store.")
+
+
+def _ignores_offset(location: Location, config: Mapping[str, str]) -> bool:
+    # OneLake answers a listing with an offset by an empty one
+    return _is_fabric(location.authority) or config.get("use_fabric_endpoint", "") == "true"
+
+
+def _is_fabric(host: str) -> bool:
+    return host.endswith(".fabric.microsoft.com")
+
+
+def _refuse_fork(uri: str) -> None:
+    global _first_pid  # noqa: PLW0603 (obstore's threads belong to the process, and so does this)
+    pid = os.getpid()
+    if _first_pid is None:
+        _first_pid = pid
+    elif _first_pid != pid:
+        raise StorageError(
+            f"{uri} cannot be used in a forked process, where it would hang for ever.",
+            hint="Start processes by spawn, or use no store before the fork.",
+        )
+
+
+def _info(meta: Mapping[str, Any]) -> ObjectInfo:
+    modified_ms = (meta["last_modified"] - _EPOCH) // timedelta(milliseconds=1)
+    e_tag = meta.get("e_tag")  # some stores quote it in one answer and not in the other
+    return ObjectInfo(meta["path"], meta["size"], modified_ms, e_tag.strip('"') if e_tag else None)

@@ -1,0 +1,47 @@
+"""Create an object exactly once, whatever the network did to the answer."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from deltasql.errors import ObjectExistsError, ObjectNotFoundError, StorageUnavailableError
+from deltasql.storage.port import ObjectStore
+
+
+class Created(Enum):
+    """How a create ended."""
+
+    CREATED = "created"
+    SAME = "same"
+    DIFFERENT = "different"
+
+
+def create_once(store: ObjectStore, key: str, data: bytes) -> Created:
+    """Put the object where there is none and tell what is there now; safe to repeat.
+
+    "Exists" and a lost answer both mean "unknown", so the key is read back: SAME is our bytes, by
+    this attempt or an earlier one; DIFFERENT is somebody else's, left untouched.
+
+    Raises:
+        StorageUnavailableError: nothing is there and nothing is known; the caller may try again.
+    """
+    try:
+        store.put_if_absent(key, data)
+    except (ObjectExistsError, StorageUnavailableError) as error:
+        return _read_back(store, key, data, error)
+    return Created.CREATED
+
+
+def _read_back(
+    store: ObjectStore, key: str, data: bytes, error: ObjectExistsError | StorageUnavailableError
+) -> Created:
+    try:
+        found = store.get(key)
+    except ObjectNotFoundError:
+        if isinstance(error, StorageUnavailableError):
+            raise error from None
+        # a 409 stores nothing and is told as "exists" all the same
+        raise StorageUnavailableError(
+            f"The store says that {key!r} exists, but it is not there.", key=key
+        ) from error
+    return Created.SAME if found == data else Created.DIFFERENT

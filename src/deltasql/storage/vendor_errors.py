@@ -1,0 +1,173 @@
+"""Every error of obstore, translated in one place.
+
+Its texts hold addresses, headers and server answers, so none is passed on: what we need is read
+out of them (a status, a kind of failure) and the sentence is ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from obstore import exceptions as vendor
+
+from deltasql.errors import (
+    AccessDeniedError,
+    ConfigError,
+    DeltaSqlError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+    UnsafePathError,
+    UnsafeStoreError,
+)
+
+# The most general stands last: the first match in this order wins.
+KINDS: Mapping[type[BaseException], type[DeltaSqlError]] = {
+    vendor.AlreadyExistsError: ObjectExistsError,
+    vendor.PreconditionError: ObjectExistsError,  # our only condition is absence
+    vendor.NotFoundError: ObjectNotFoundError,
+    FileNotFoundError: ObjectNotFoundError,
+    vendor.PermissionDeniedError: AccessDeniedError,
+    vendor.UnauthenticatedError: AccessDeniedError,
+    vendor.InvalidPathError: UnsafePathError,
+    vendor.UnknownConfigurationKeyError: ConfigError,
+    vendor.NotSupportedError: StorageError,
+    NotImplementedError: StorageError,
+    vendor.NotModifiedError: StorageError,
+    vendor.JoinError: StorageUnavailableError,
+    vendor.GenericError: StorageUnavailableError,
+    vendor.BaseError: StorageUnavailableError,
+    OSError: StorageUnavailableError,
+    ValueError: UnsafePathError,  # the values that reach obstore unchecked are keys
+}
+
+_STATUS = re.compile(r"status(?: code)?: (\d{3})")
+_REASONS = (
+    (re.compile(r"kind: Timeout|TimedOut|operation timed out"), "no answer in time"),
+    (re.compile(r"URL scheme is not allowed"), "plain http needs the option allow_http=true"),
+    (re.compile(r"dns error"), "the host name is unknown"),
+    (re.compile(r"kind: Connect|ConnectError|tcp connect error"), "no connection"),
+    (re.compile(r"IncompleteMessage|ConnectionReset|BrokenPipe|kind: Request"), "connection lost"),
+    (re.compile(r"kind: Decode|kind: Body|UnexpectedEof"), "the answer was cut short"),
+)
+# the cloud's default chain: asked when the options hold no credentials; no key can look like this
+_ASKED_FOR_CREDENTIALS = re.compile(
+    r"://169\.254\.169\.254/|://metadata\.google\.internal/|Error performing token request"
+)
+# the server's own word counts more than the status it comes with
+_BAD_IDENTITY = re.compile(
+    r"<Code>(ExpiredToken|InvalidToken|TokenRefreshRequired|InvalidAccessKeyId|\w*UserNotFound)<"
+)
+_NO_BUCKET = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound)<")
+_PLAIN: Mapping[type[DeltaSqlError], str] = {
+    ObjectNotFoundError: "there is no such object",
+    ObjectExistsError: "the store says that it exists",
+    UnsafePathError: "the key has characters that the store does not take",
+    UnsafeStoreError: "conditional writes are switched off",
+}
+_CHANGES = frozenset({"create", "write"})
+_REFUSED = frozenset({401, 403})
+_MISSING = 404
+RANGE_NOT_SATISFIABLE = 416
+
+
+def is_vendor(error: BaseException) -> bool:
+    """Tell whether obstore raised it; its panics are no Exceptions, all the more a reason."""
+    ours = isinstance(error, DeltaSqlError)
+    return not ours and (isinstance(error, tuple(KINDS)) or is_panic(error))
+
+
+def is_panic(error: BaseException) -> bool:
+    """Tell whether the Rust side of obstore gave up."""
+    return type(error).__name__ == "PanicException"
+
+
+def translate(error: BaseException, doing: str, key: str, uri: str) -> DeltaSqlError:
+    """Return our error for what went wrong in an open, create, write, read, list or delete."""
+    text = str(error)
+    status = _status(text)
+    kind = _kind(error, text, status)
+    where = repr(key) if key else uri
+    if doing == "open":
+        return ConfigError(f"The storage options for {uri} do not fit: {_why_closed(error)}.")
+    kind = _in_context(kind, error, doing, status)
+    reason = _reason(kind, text, status)
+    return kind(f"Could not {doing} {where} in {uri}: {reason}.", key=key, status=status)
+
+
+def clean_cause(error: BaseException, secrets: Iterable[str]) -> BaseException:
+    """Return the error itself, or a copy without the secrets where its text holds one."""
+    text = str(error)
+    found = [secret for secret in secrets if secret in text]
+    if not found:
+        return error
+    for secret in sorted(found, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return RuntimeError(f"{type(error).__name__}: {text}")
+
+
+def _kind(error: BaseException, text: str, status: int | None) -> type[DeltaSqlError]:
+    if is_panic(error):
+        return StorageUnavailableError
+    kind = next((ours for theirs, ours in KINDS.items() if isinstance(error, theirs)), StorageError)
+    if _BAD_IDENTITY.search(text) or _has_no_identity(text, status):
+        return AccessDeniedError
+    if _NO_BUCKET.search(text):
+        return StorageError
+    if kind is StorageUnavailableError and status in _REFUSED:
+        return AccessDeniedError
+    return kind
+
+
+def _has_no_identity(text: str, status: int | None) -> bool:
+    asked_in_vain = status in {_MISSING, *_REFUSED}
+    return asked_in_vain and _ASKED_FOR_CREDENTIALS.search(text) is not None
+
+
+def _in_context(
+    kind: type[DeltaSqlError], error: BaseException, doing: str, status: int | None
+) -> type[DeltaSqlError]:
+    """Adjust what an answer means to what was asked."""
+    is_missing = kind is ObjectNotFoundError or (
+        kind is StorageUnavailableError and status == _MISSING
+    )
+    if doing in _CHANGES | {"list"} and is_missing:
+        return StorageError  # the bucket itself is missing
+    if doing != "create" and kind is ObjectExistsError:
+        return StorageUnavailableError  # a 409: something else is going on there; try again
+    if doing == "create" and isinstance(error, (vendor.NotSupportedError, NotImplementedError)):
+        return UnsafeStoreError
+    return kind
+
+
+def _reason(kind: type[DeltaSqlError], text: str, status: int | None) -> str:
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if status == _MISSING and not _ASKED_FOR_CREDENTIALS.search(text):
+        return "the bucket or container does not exist"
+    if _ASKED_FOR_CREDENTIALS.search(text):
+        return "no credentials were given, and none could be had from this machine's identity"
+    if kind is AccessDeniedError:
+        return f"access was denied (status {status})" if status else "access was denied"
+    if status is not None:
+        return f"the store answered with status {status}"
+    return next((reason for sign, reason in _REASONS if sign.search(text)), "an unnamed failure")
+
+
+def _status(text: str) -> int | None:
+    if (
+        "source: StartTooLarge {" in text
+    ):  # said by obstore itself where the server answered leniently
+        return RANGE_NOT_SATISFIABLE
+    match = _STATUS.search(text)
+    return int(match[1]) if match else None
+
+
+def _why_closed(error: BaseException) -> str:
+    if isinstance(error, vendor.UnknownConfigurationKeyError):
+        return "the store does not know one of the names"
+    if is_panic(error):
+        return "the storage library could not use them"
+    return "a value is missing or malformed"
