@@ -1,12 +1,15 @@
 """Write the generated pages of the documentation; with --check only tell whether they are stale."""
 
 import argparse
+import importlib
+import pkgutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 
+import deltasql
 from deltasql import errors
 from deltasql.cli.main import COMMANDS, cli
 from deltasql.settings import Settings
@@ -76,6 +79,10 @@ def settings_page() -> str:
 
 SETTINGS_TAIL = """
 
+This version acts on `uri`, `commit.retries`, `sql.schema`, `mirror.mode` and
+`mirror.inline_deadline`. The other `mirror` settings are read and checked already; they belong to
+the reconciler and to checkpoints, which are not part of it yet.
+
 Durations are written `250ms`, `30s`, `5m`, `1h` or `1d`; a bare number counts seconds.
 A table's property is called `mirror.<name>` or `deltasql.mirror.<name>`;
 `delta.checkpointInterval` counts where neither is set.
@@ -112,6 +119,9 @@ def errors_page() -> str:
         "Every error is a subclass of `deltasql.errors.DeltaSqlError` with `code`, `retryable`,",
         "`exit_code`, `message`, `advice` (the hint) and `context` (the facts for machines).\n",
     ]
+    for module in pkgutil.walk_packages(deltasql.__path__, "deltasql."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)  # an error may be defined where it is raised
     for kind in sorted(_tree(errors.DeltaSqlError), key=lambda kind: kind.code):
         lines.append(f"## {kind.code}\n")
         again = "; trying again may help" if kind.retryable else ""
@@ -128,10 +138,19 @@ def _tree(kind: type[errors.DeltaSqlError]) -> list[type[errors.DeltaSqlError]]:
     return list(dict.fromkeys([kind, *below]))
 
 
+def decisions_page() -> str:
+    lines = ["# Decisions\n", "Each page tells the context, the choice and its price.\n"]
+    for page in sorted((ROOT / "docs/decisions").glob("[0-9]*.md")):
+        number, _, title = page.read_text(encoding="utf-8").splitlines()[0].partition(":")
+        lines.append(f"- [{number.strip('# ')}]({page.name}) {title.strip()}")
+    return "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/cli.md": cli_page,
     "docs/reference/settings.md": settings_page,
     "docs/reference/errors.md": errors_page,
+    "docs/decisions/README.md": decisions_page,
     "docs/requirements.md": lambda: requirements_page(ROOT),
 }
 

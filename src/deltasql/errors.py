@@ -137,7 +137,7 @@ class BadPredicateError(ProtocolError, ValueError):
 
     code = "DS207"
     exit_code = 2
-    hint = "Filters are SQL comparisons joined by AND, OR, NOT, such as day = '2026-01-01' AND id > 5."
+    hint = "Filters are comparisons joined by AND, OR, NOT, like day = '2026-01-01' AND id > 5."
 
 
 class UnsafePathError(ProtocolError):

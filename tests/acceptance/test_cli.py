@@ -68,7 +68,7 @@ def data(done):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("words", all_commands(), ids=" ".join)
+@pytest.mark.parametrize("words", list(all_commands()), ids=" ".join)
 def test_every_command_has_help_with_an_example(run, words):
     text = run(*words, "--help").stdout
     assert "Example:" in text
@@ -134,9 +134,7 @@ def test_no_catalog_named_is_told(run):
 
 
 @pytest.mark.req("R96")
-@pytest.mark.parametrize(
-    "words", [["tables"], ["--debug", "tables"], ["doctor"], ["-vv", "tables"]]
-)
+@pytest.mark.parametrize("words", ["tables", "--debug tables", "doctor", "-vv tables"])
 def test_no_output_shows_a_password(run, words):
     uri = f"postgresql://u:{CANARY}@127.0.0.1:1/db"
     done = subprocess.run(
@@ -294,6 +292,27 @@ def test_doctor_reports_a_healthy_catalog(run, orders):
     assert rows["tables"]["detail"] == "1 active"
 
 
+@pytest.mark.req("R90")
+def test_both_databases_serve_the_same_commands(run, catalog_uri, tmp_path):
+    uri = {"DELTASQL_URI": catalog_uri}
+    run("db", "init", **uri)
+    run("create", "a.t", "--location", str(tmp_path / "t"), "--column", "id:long", **uri)
+    assert [row["name"] for row in data(run("tables", "-o", "json", **uri))] == ["a.t"]
+    assert [row["operation"] for row in data(run("history", "a.t", "-o", "json", **uri))] == [
+        "CREATE TABLE"
+    ]
+    assert data(run("db", "status", "-o", "json", **uri))
+    run("drop", "a.t", "--purge", "--yes", **uri)
+    assert "none" in run("doctor", **uri).stdout
+
+
+def test_an_uninitialized_database_is_told(run, tmp_path):
+    assert run("db", "status", code=6).stderr.startswith("error[DS306]")
+    (tmp_path / "c.db").touch()
+    assert run("db", "migrate", code=1).stderr.startswith("error[DS309]")
+    assert run("db", "status", code=3).stdout
+
+
 def test_quiet_prints_data_only(run, orders):
     assert run("-q", "alter", "orders", "--set", "x=1").stderr == ""
     assert run("-q", "tables").stdout
@@ -306,9 +325,10 @@ def test_the_demo_ends_with_equal_readers(run):
     assert [row["reader"] for row in rows] == ["deltasql", "deltalake", "polars", "duckdb"]
     assert {row["rows"] for row in rows if "rows" in row} == {2000}
     assert len({row["sum"] for row in rows if "sum" in row}) == 1
-    assert {row["verdict"] for row in rows} <= {"truth", "equal"} | {
-        row["verdict"] for row in rows if "not installed" in row["verdict"]
-    }
+    required = os.environ.get("DELTASQL_REQUIRE_SERVERS", "").split()
+    for row in rows[1:]:
+        is_missing = "not installed" in row["verdict"] and row["reader"] not in required
+        assert row["verdict"] == "equal" or is_missing, row
     run("demo", "-o", "json")
 
 

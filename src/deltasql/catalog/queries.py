@@ -34,6 +34,7 @@ class Queries:
     sources: Mapping[str, str]
     placeholder: str
     array_placeholder: str
+    blob_placeholder: str
     constants: Mapping[str, str]
     _compiled: dict[tuple[str, tuple[tuple[str, str], ...]], Query] = field(default_factory=dict)
 
@@ -43,8 +44,7 @@ class Queries:
         found = self._compiled.get(key)
         if found is None:
             found = self.compile(self.text(name, **parts))
-            if not parts:
-                self._compiled[key] = found
+            self._compiled[key] = found
         return found
 
     def text(self, name: str, **parts: str) -> str:
@@ -63,6 +63,8 @@ class Queries:
             if name not in names:
                 names.append(name)
             spelling = self.placeholder if match["array"] is None else self.array_placeholder
+            if name == "payload":
+                spelling = self.blob_placeholder
             return spelling.format(name=name, number=names.index(name) + 1)
 
         return Query(_PARAM.sub(spell, text), tuple(names))

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from deltasql.cli.app import App, Command, command, parse_pairs, pass_app
 from deltasql.cli.arguments import dry_run_option, yes_option
+from deltasql.errors import SchemaMissingError
+
+if TYPE_CHECKING:
+    from deltasql.catalog.database import Database
+    from deltasql.catalog.migrations import Migration, SchemaStatus
+    from deltasql.client.unfence import Unfenced
 
 _DIFFERENCE = 3
 
@@ -22,9 +31,10 @@ def db() -> None:
 @pass_app
 def init(app: App) -> None:
     """Create the catalog's tables where they are missing; safe to repeat."""
-    from deltasql.client import init_database
+    from deltasql.client.connect import initialize
 
-    _tell_applied(app, init_database(app.catalog_uri()))
+    with _database(app, may_create=True) as database:
+        _tell_applied(app, initialize(database))
 
 
 @db.command(cls=Command, example="deltasql db migrate --dry-run")
@@ -32,12 +42,17 @@ def init(app: App) -> None:
 @pass_app
 def migrate(app: App, dry_run: bool) -> None:
     """Bring the catalog's tables to this version of deltasql; safe to repeat."""
-    from deltasql.client import database_status, migrate_database
+    from deltasql.catalog import migrations
+    from deltasql.client.connect import initialize
 
-    if dry_run:
-        app.out.rows(_steps(database_status(app.catalog_uri())))
-    else:
-        _tell_applied(app, migrate_database(app.catalog_uri()))
+    with _database(app) as database:
+        found = migrations.status(database)
+        if not found.applied:
+            raise SchemaMissingError("The database holds no deltasql catalog.")
+        if dry_run:
+            app.out.rows(_steps(found))
+        else:
+            _tell_applied(app, initialize(database))
 
 
 @db.command(cls=Command, example="deltasql db status -o json")
@@ -47,21 +62,33 @@ def status(app: App) -> None:
 
     Leaves with 3 where one is missing.
     """
-    from deltasql.client import database_status
+    from deltasql.catalog import migrations
 
-    found = database_status(app.catalog_uri())
+    with _database(app) as database:
+        found = migrations.status(database)
     app.out.rows(_steps(found))
     if found.missing:
         raise click.exceptions.Exit(_DIFFERENCE)
 
 
-def _tell_applied(app: App, steps: Any) -> None:
+@contextmanager
+def _database(app: App, *, may_create: bool = False) -> Iterator[Database]:
+    from deltasql.client.connect import open_database
+
+    database = open_database(app.catalog_uri(), may_create=may_create)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def _tell_applied(app: App, steps: Sequence[Migration]) -> None:
     names = [f"{step.version} {step.name}" for step in steps]
     text = f"Applied {', '.join(names)}." if names else "The catalog is up to date."
     app.out.done(text, {"applied": names})
 
 
-def _steps(found: Any) -> list[dict[str, Any]]:
+def _steps(found: SchemaStatus) -> list[dict[str, Any]]:
     have = [
         {
             "version": step.version,
@@ -83,20 +110,30 @@ def _steps(found: Any) -> list[dict[str, Any]]:
 @yes_option
 @dry_run_option
 @pass_app
-def unfence(
-    app: App, location: str, pairs: tuple[str, ...], is_sure: bool, dry_run: bool
-) -> None:
+def unfence(app: App, location: str, pairs: tuple[str, ...], is_sure: bool, dry_run: bool) -> None:
     """Free a log for ordinary Delta writers when its database is lost.
 
     Reads and writes the log alone. Where the database still lives use detach.
     """
-    from deltasql import client
+    import deltasql
 
-    options = parse_pairs(pairs, "--option") or None
+    options = parse_pairs(pairs, "--option") or _store_options(app, location)
     if not dry_run:
         question = f"Remove the fence from {location}? A living catalog will find its log changed."
         app.confirm(question, is_sure=is_sure)
-    version = client.unfence(location, storage_options=options, dry_run=dry_run)
-    done = "would be" if dry_run else "was"
-    facts = {"location": location, "version": version}
-    app.out.done(f"The fence of {location} {done} removed by version {version}.", facts)
+    found = deltasql.unfence(location, storage_options=options, dry_run=dry_run)
+    app.out.done(_tell_fence(found, dry_run=dry_run), asdict(found))
+
+
+def _store_options(app: App, location: str) -> Mapping[str, str] | None:
+    stores = app.settings().stores
+    fitting = [prefix for prefix in stores if location.startswith(prefix)]
+    return stores[max(fitting, key=len)] if fitting else None
+
+
+def _tell_fence(found: Unfenced, *, dry_run: bool) -> str:
+    if not found.was_fenced:
+        return f"{found.location} has no fence at version {found.version}."
+    if dry_run:
+        return f"The fence of {found.location} would be removed by version {found.version + 1}."
+    return f"The fence of {found.location} was removed by version {found.written_version}."

@@ -15,7 +15,7 @@ from deltasql.cli.output import Format, Output
 from deltasql.errors import BadArgumentError, ConfigError
 
 if TYPE_CHECKING:
-    from deltasql.client import Catalog
+    from deltasql.client.catalog import Catalog
     from deltasql.settings import Settings
     from deltasql.uri import CatalogUri
 

@@ -38,7 +38,7 @@ yes_option = click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 where_option = click.option("--where", metavar="FILTER", help="Only what this filter matches.")
 
 
-class Instant(click.ParamType):
+class Instant(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
     """A time in ISO 8601; without an offset it is UTC."""
 
     name = "time"
@@ -56,7 +56,7 @@ class Instant(click.ParamType):
         return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-class Size(click.ParamType):
+class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
     """A number of bytes, such as 128MB or 64MiB."""
 
     name = "size"

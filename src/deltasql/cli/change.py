@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +19,10 @@ from deltasql.cli.arguments import (
     yes_option,
 )
 from deltasql.errors import BadArgumentError
+
+if TYPE_CHECKING:
+    from deltasql.catalog.snapshots import Snapshot
+    from deltasql.client.table import Table
 
 
 @command(example="deltasql alter orders --add note:string --set delta.appendOnly=true")
@@ -64,13 +69,25 @@ def compact(
         found = catalog.table(name)
         before = found.version
         if dry_run:
-            sizes = found.snapshot(where=where).files().column("size").to_pylist()
-            facts = {"table": name, "version": before, "files": len(sizes), "bytes": sum(sizes)}
-            app.out.done(f"{len(sizes)} files of {name} would be looked at.", facts)
+            files, size = _compactable(found, where, target_size)
+            facts = {"table": name, "version": before, "files": files, "bytes": size}
+            app.out.done(f"{files} files of {name}, {size} bytes, would be rewritten.", facts)
             return
         version = found.compact(where=where, target_size=target_size)
     done = "was compacted" if version != before else "has nothing to compact"
     app.out.done(f"{name} {done}; version {version}.", {"table": name, "version": version})
+
+
+def _compactable(table: Table, where: str | None, target_size: int | None) -> tuple[int, int]:
+    from deltasql.client.plans import live_adds, partition_filter
+    from deltasql.client.rewrite import choose_groups, write_spec
+
+    snapshot = table.snapshot()
+    is_chosen = partition_filter(snapshot, where) if where else lambda _: True
+    target = write_spec(snapshot, str, 0, target_size=target_size).file_size
+    groups = choose_groups([add for add in live_adds(snapshot) if is_chosen(add)], target)
+    chosen = [add for group in groups for add in group]
+    return len(chosen), sum(add.size for add in chosen)
 
 
 @command(example="deltasql restore orders --version 3")
@@ -97,7 +114,7 @@ def restore(
         found = catalog.table(name)
         if dry_run:
             then = found.snapshot(version=version, timestamp=timestamp)
-            ours, theirs = (_identities(s.files()) for s in (found.snapshot(), then))
+            ours, theirs = _identities(found.snapshot()), _identities(then)
             facts = {"table": name, "restores": then.version, "current": found.version}
             facts |= {"adds": len(theirs - ours), "removes": len(ours - theirs)}
             text = f"{facts['adds']} files would come back and {facts['removes']} would go."
@@ -107,12 +124,9 @@ def restore(
     app.out.done(f"{name} is at version {made}.", {"table": name, "version": made})
 
 
-def _identities(files: object) -> set[tuple[str, str]]:
-    from typing import Any, cast
-
-    table = cast("Any", files)
-    paths, vectors = table.column("path").to_pylist(), table.column("dv_id").to_pylist()
-    return set(zip(paths, vectors, strict=True))
+def _identities(snapshot: Snapshot) -> set[tuple[str, str]]:
+    files = snapshot.files(["path", "dv_id"])
+    return set(zip(files["path"].to_pylist(), files["dv_id"].to_pylist(), strict=True))
 
 
 @command(example="deltasql detach orders --yes")
@@ -133,5 +147,5 @@ def detach(app: App, table: str | None, is_sure: bool, dry_run: bool) -> None:
             app.out.done(f"{name} would be detached; its log stays in {found.location}.", facts)
             return
         app.confirm(f"Detach {name}? This catalog will not write to it again.", is_sure=is_sure)
-        found.detach()
+        facts["version"] = found.detach()
     app.out.done(f"{name} is detached: any Delta writer may go on in {facts['location']}.", facts)

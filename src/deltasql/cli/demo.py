@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import asdict
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -38,17 +39,22 @@ def demo(app: App, folder: str) -> None:
     app.out.note(f"A catalog in SQLite: {folder}/catalog.db")
     with deltasql.connect(f"deltasql://sqlite/{home}/catalog.db") as catalog:
         orders = _write(app, catalog, home)
-        app.out.note("\nThe history of orders, from SQL:\n")
+        _headline(app, "The history of orders, from SQL:")
         columns = ["version", "operation", "adds", "removes"]
         if app.output == "text":
-            app.out.rows(list(reversed(orders.history())), columns)
+            app.out.rows([asdict(entry) for entry in reversed(orders.history())], columns)
         orders.wait_mirrored(orders.version, timeout=30)
         rows = orders.scan(columns=["amount"]).to_arrow()
-    app.out.note("\nThe same rows, from SQL and from the mirrored _delta_log:\n")
+    _headline(app, "The same rows, from SQL and from the mirrored _delta_log:")
     counts = _read_back(str(home / "orders"), rows)
     app.out.rows(counts, ["reader", "rows", "sum", "verdict"])
     if any(row["verdict"] == "different" for row in counts):
         raise click.exceptions.Exit(_DIFFERENCE)
+
+
+def _headline(app: App, text: str) -> None:
+    for line in ("", text, ""):
+        app.out.note(line)
 
 
 def _fresh(folder: Path) -> Path:

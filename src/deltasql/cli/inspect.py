@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from deltasql.cli.app import App, command, pass_app
 from deltasql.cli.arguments import at_options, check_at, table_argument, where_option
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltasql.client.scan import Scan
+
 _HISTORY = ["version", "committed_at", "operation", "adds", "removes", "committer"]
 _FILES = ["path", "size", "num_records", "partition_values"]
+_CHANGES = ["version", "change", "path", "size", "num_records"]
 
 
 @command(example="deltasql history orders --limit 5")
@@ -20,7 +29,10 @@ _FILES = ["path", "size", "num_records", "partition_values"]
 def history(app: App, table: str | None, limit: int | None) -> None:
     """List a table's versions: who did what, and when."""
     with app.connect() as catalog:
-        rows = catalog.table(app.table_name(table)).history(limit=limit)
+        entries = catalog.table(app.table_name(table)).history(limit=limit)
+    from deltasql.client.times import from_ms
+
+    rows = [asdict(entry) | {"committed_at": from_ms(entry.committed_at)} for entry in entries]
     app.out.rows(rows, _HISTORY)
 
 
@@ -30,8 +42,12 @@ def history(app: App, table: str | None, limit: int | None) -> None:
 def show(app: App, table: str | None) -> None:
     """Describe a table: state, schema, properties."""
     with app.connect() as catalog:
-        detail = catalog.table(app.table_name(table)).detail()
-    app.out.record(detail)
+        found = catalog.table(app.table_name(table))
+        columns = [
+            {"name": field.name, "type": field.type.name, "nullable": field.nullable}
+            for field in found.schema.fields
+        ]
+        app.out.record(found.detail() | {"columns": columns})
 
 
 @command(example="deltasql files orders --where \"day = '2026-01-01'\"")
@@ -55,7 +71,12 @@ def files(
     with app.connect() as catalog:
         found = catalog.table(app.table_name(table))
         listed = found.snapshot(version=version, timestamp=timestamp, where=where).files()
-    app.out.rows(listed.to_pylist(), _FILES)
+    app.out.rows(map(_with_values, listed.to_pylist()), _FILES)
+
+
+def _with_values(row: dict[str, Any]) -> dict[str, Any]:
+    """The book holds partition values as JSON text: show them as what they are."""
+    return row | {"partition_values": json.loads(row["partition_values"])}
 
 
 @command(example="deltasql sample orders --columns id,day --limit 3")
@@ -81,8 +102,21 @@ def sample(
     with app.connect() as catalog:
         found = catalog.table(app.table_name(table))
         scan = found.scan(columns=names, where=where, version=version, timestamp=timestamp)
-        rows = scan.head(limit)
+        rows = _first_rows(scan, limit)
     app.out.rows(rows.to_pylist(), rows.column_names)
+
+
+def _first_rows(scan: Scan, limit: int) -> pa.Table:
+    import pyarrow as pa
+
+    batches: list[pa.RecordBatch] = []
+    left = limit
+    for batch in scan.batches():
+        batches.append(batch.slice(0, left))
+        left -= batches[-1].num_rows
+        if left == 0:
+            break
+    return pa.Table.from_batches(batches, scan.schema)
 
 
 @command(example="deltasql diff orders 3 9")
@@ -91,7 +125,10 @@ def sample(
 @click.argument("last", type=click.IntRange(min=0))
 @pass_app
 def diff(app: App, table: str, first: int, last: int) -> None:
-    """List the files that came and went between two versions."""
+    """List the files that came and went between two versions.
+
+    Counted are the changes after FIRST, up to and including LAST.
+    """
     with app.connect() as catalog:
-        rows = catalog.table(table).changes(first, last)
-    app.out.rows(rows)
+        changes = catalog.table(table).changes(first, last)
+    app.out.rows([asdict(change) for change in changes], _CHANGES)

@@ -99,10 +99,13 @@ def rename(app: App, old: str, new: str) -> None:
 @command(example="deltasql drop orders --purge --yes")
 @table_argument
 @click.option("--purge", is_flag=True, help="Delete the table's files and log too.")
+@click.option("--force", is_flag=True, help="Also when the log has not followed SQL to the end.")
 @yes_option
 @dry_run_option
 @pass_app
-def drop(app: App, table: str | None, purge: bool, is_sure: bool, dry_run: bool) -> None:
+def drop(
+    app: App, *, table: str | None, purge: bool, force: bool, is_sure: bool, dry_run: bool
+) -> None:
     """Remove a table from the catalog.
 
     Its files and its log stay, unless --purge is given: that cannot be undone.
@@ -117,5 +120,5 @@ def drop(app: App, table: str | None, purge: bool, is_sure: bool, dry_run: bool)
             return
         if purge:
             app.confirm(f"Delete {name} and all files in {found.location}?", is_sure=is_sure)
-        catalog.drop(name, purge=purge)
+        catalog.drop(name, purge=purge, force=force)
     app.out.done(f"{name} was dropped.", facts)

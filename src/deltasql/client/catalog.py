@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from deltasql.catalog import migrations
+from deltasql.catalog.catalog import check_name
 from deltasql.catalog.commit_request import CommitRequest
 from deltasql.catalog.commits import NewTable
 from deltasql.catalog.rows import TableRow, TableState, split_name
@@ -164,12 +165,13 @@ class Catalog:
 
     def _create(self, spec: TableSpec) -> Table:
         session = self._session
+        namespace, name = split_name(spec.name)
+        check_name(namespace, name)
         table_id = session.new_id()
         protocol, metadata = first_actions(spec, table_id, session.now_ms())
         if any(info.name == spec.name for info in self.tables()):
             raise TableExistsError(f"There is a table {spec.name!r} already.", table=spec.name)
         check_place(session.store_at(spec.location), session.new_id())
-        namespace, name = split_name(spec.name)
         new = NewTable(table_id, namespace, name, spec.location, location_key(spec.location))
         note = creation_note(metadata)
         request = CommitRequest(table_id, (protocol, metadata), ReadSet(-1), note, session.new_id())

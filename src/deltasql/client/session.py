@@ -21,7 +21,6 @@ from deltasql.settings import Settings
 from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import open_store
 
-
 _logger = logging.getLogger(__name__)
 
 

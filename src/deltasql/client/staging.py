@@ -28,6 +28,7 @@ from deltasql.protocol.codec import decode_commit, from_json_object
 from deltasql.protocol.conflicts import ReadSet
 from deltasql.protocol.features import require_writable
 from deltasql.protocol.identity import FileKey, file_key
+from deltasql.protocol.validate import check_commit
 
 Isolated = Literal["blind", "whole"]
 
@@ -84,6 +85,7 @@ class StagedTable:
     ) -> None:
         """Stage Delta actions as they are."""
         given = tuple(to_actions(actions))
+        check_commit(given, partition_columns=None)
         self._expected = expected_version if expected_version is not None else self._expected
         only_adds = all(isinstance(action, Add | Txn) for action in given)
         read = ReadSet(self.snapshot.version, whole_table=not only_adds)

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltasql.data.constraints import check_not_null
-from deltasql.data.shape import Shape, reshape_columns
+from deltasql.data.shape import Shape, bare_batch, reshape_columns
 from deltasql.errors import DeltaSqlError, SchemaError
 from deltasql.protocol.arrow_schema import from_arrow_type, to_arrow_schema, to_arrow_type
 from deltasql.protocol.columns import MappingMode, loosen_columns
@@ -58,7 +58,7 @@ def is_widening(source: DataType, target: DataType) -> bool:
 
 def _batch(arrays: list[Any], schema: pa.Schema, rows: int) -> pa.RecordBatch:
     if not arrays:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+        return bare_batch(rows)
     # Fields of type `element` or `key` may differ in nullability from what was checked.
     fitted = [
         array if array.type == field.type else array.cast(field.type)

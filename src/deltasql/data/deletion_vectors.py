@@ -10,13 +10,17 @@ import base64
 import struct
 import uuid
 import zlib
+from array import array
 from collections.abc import Callable
 from typing import TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
 
 from deltasql.errors import CorruptDataError, ObjectNotFoundError
 from deltasql.protocol.actions import DeletionVector
+from deltasql.storage.paths import encode_path
 
 Vector: TypeAlias = BitMap64
 # Reads `length` bytes from `start` of the object at a log's path.
@@ -37,7 +41,7 @@ def read_vector(vector: DeletionVector, read_range: ReadRange) -> Vector:
         CorruptDataError: the vector is missing, damaged or not what the log says of it.
     """
     payload = _payload(vector, read_range)
-    found = _parse(payload, vector)
+    found = _checked(_parse(payload, vector), vector)
     if len(found) != vector.cardinality:
         raise _damaged(vector, f"it holds {len(found)} rows, the log says {vector.cardinality}")
     return found
@@ -48,6 +52,7 @@ def vector_path(vector: DeletionVector) -> str | None:
 
     Raises:
         CorruptDataError: the log's entry is malformed.
+        UnsafePathError: it leads outside the table.
     """
     text = vector.path_or_inline_dv
     match vector.storage_type:
@@ -58,7 +63,8 @@ def vector_path(vector: DeletionVector) -> str | None:
         case "u" if len(text) >= _UUID_CHARS:
             prefix, code = text[:-_UUID_CHARS], text[-_UUID_CHARS:]
             name = f"deletion_vector_{uuid.UUID(bytes=_decode_z85(code, vector)[:16])}.bin"
-            return f"{prefix}/{name}" if prefix else name
+            # This one name of the log is not percent-encoded.
+            return encode_path(f"{prefix}/{name}" if prefix else name)
     raise _damaged(vector, f"its storage type {vector.storage_type!r} is not known")
 
 
@@ -91,9 +97,18 @@ def _parse(payload: bytes, vector: DeletionVector) -> Vector:
             return BitMap64.deserialize(payload[4:])
         if magic == _NATIVE:
             return _parse_native(payload)
-    except (ValueError, struct.error) as error:
+    except (ValueError, IndexError, struct.error) as error:
         raise _damaged(vector, "its bitmap is malformed") from error
     raise _damaged(vector, f"its magic number {magic} is not known")
+
+
+def _checked(found: Vector, vector: DeletionVector) -> Vector:
+    """Build the bitmap anew from its positions: a parsed one may break its own rules inside."""
+    rows = found.to_array()
+    positions = pa.array(rows, pa.uint64())
+    if pc.all(pc.less(positions[:-1], positions[1:])).as_py() is False:
+        raise _damaged(vector, "its rows are not in order")
+    return BitMap64(rows)
 
 
 def _parse_native(payload: bytes) -> Vector:
@@ -108,7 +123,7 @@ def _parse_native(payload: bytes) -> Vector:
         if size < 0 or at + size > len(payload):
             raise ValueError(size)
         low = BitMap.deserialize(payload[at : at + size])
-        found |= BitMap64((high << 32) | position for position in low)
+        found |= BitMap64(array("Q", low.to_array())).shift(high << 32)
         at += size
     return found
 

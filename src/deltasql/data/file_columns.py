@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltasql.data.shape import Shape, reshape_columns
+from deltasql.data.shape import Shape, bare_batch, reshape_columns
 from deltasql.errors import CorruptDataError, DeltaSqlError
 from deltasql.protocol.arrow_schema import FIELD_ID, to_arrow_schema, to_arrow_type
 from deltasql.protocol.columns import MappingMode, field_id, loosen_columns, physical_name
@@ -35,9 +35,7 @@ class FileColumns:
     def nulls(self, rows: int) -> pa.RecordBatch:
         """Return rows of which the file tells nothing."""
         arrays = [pa.nulls(rows, self.shape.target(one.type)) for one in self.schema.fields]
-        if not arrays:  # a batch of no columns still has a number of rows
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-        return _batch(arrays, self.schema)
+        return _batch(arrays, self.schema) if arrays else bare_batch(rows)
 
 
 def columns_of_file(file: pa.Schema, schema: StructType, mode: MappingMode) -> FileColumns:

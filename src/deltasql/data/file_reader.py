@@ -15,6 +15,7 @@ from deltasql.data.deletion_vectors import Vector, read_vector
 from deltasql.data.file_columns import FileColumns, columns_of_file
 from deltasql.data.partitions import partition_scalar
 from deltasql.data.row_groups import may_group_match
+from deltasql.data.shape import bare_batch
 from deltasql.errors import CorruptDataError, ObjectNotFoundError, UnsafePathError
 from deltasql.protocol.actions import DeletionVector
 from deltasql.protocol.arrow_schema import to_arrow_schema, to_arrow_type
@@ -110,13 +111,18 @@ class FileReader:
             start += batch.num_rows
 
     def _finish(self, rows: pa.RecordBatch, partition: list[Any]) -> Iterator[pa.RecordBatch]:
+        names = list(self._plan.output)
+        if self._filter is None and not names:
+            yield bare_batch(rows.num_rows)
+            return
         constants = [pa.repeat(value, rows.num_rows) for value in partition]
         full = pa.RecordBatch.from_arrays([*rows.columns, *constants], schema=self._schema)
-        if self._filter is not None:
-            table = pa.Table.from_batches([full]).filter(self._filter).select(self._plan.output)
-            yield from (batch for batch in table.to_batches() if batch.num_rows)
-        else:
-            yield full.select(list(self._plan.output))
+        if self._filter is None:
+            yield full.select(names)
+            return
+        for batch in pa.Table.from_batches([full]).filter(self._filter).to_batches():
+            if batch.num_rows:
+                yield batch.select(names) if names else bare_batch(batch.num_rows)
 
     def _partition(self, one: StructField, file: FileToRead) -> Any:
         text = file.partition_values.get(physical_name(one, self._plan.mode))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -112,6 +112,11 @@ class OpenFile:
     ) -> None:
         """Give the file up; it never appears."""
         self._rows = []
+        if self._writer is not None:
+            # Arrow's writer finishes its file when it is collected; ours must not see that.
+            with suppress(Exception):
+                self._writer.close()
+            self._writer.is_open = False
         self._stack.__exit__(kind, error, trace)
 
     def _begin(self) -> None:

@@ -42,6 +42,11 @@ class Shape:
         return to_arrow_type(loosen(kind), self.mode, physical=self.physical)
 
 
+def bare_batch(rows: int) -> pa.RecordBatch:
+    """Return a batch of no columns that still knows its number of rows."""
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
+
+
 def reshape_columns(batch: pa.RecordBatch, schema: StructType, shape: Shape) -> list[Any]:
     """Return one array per field of the schema, in its order."""
     fields = [batch.schema.field(position) for position in range(batch.num_columns)]
@@ -115,15 +120,22 @@ def _struct(array: Any, kind: StructType, target: pa.StructType, walk: _Walk) ->
 
 
 def _list(array: Any, kind: ArrayType, target: pa.DataType, walk: _Walk) -> Any:
-    found = array.type
-    if not hasattr(found, "value_field") or pa.types.is_map(found):
-        raise walk.shape.misfit(found, kind, walk.path)
-    if not pa.types.is_list(found):
-        array = array.cast(pa.list_(found.value_field))
-    whole = _whole(array)
+    if not hasattr(array.type, "value_field") or pa.types.is_map(array.type):
+        raise walk.shape.misfit(array.type, kind, walk.path)
     element = StructField("element", kind.element, kind.contains_null)
-    values = _part(whole.values, element, walk)
-    return pa.ListArray.from_arrays(whole.offsets, values, type=target, mask=_mask(whole))
+    values = _part(array.flatten(), element, walk)
+    return pa.ListArray.from_arrays(_offsets(array), values, type=target, mask=_mask(array))
+
+
+def _offsets(array: Any) -> Any:
+    """Return where the lists begin among their flattened values.
+
+    Counted from the lengths, because this holds for every kind of list: Arrow's own cast from
+    list views to lists loses values.
+    """
+    lengths = pc.fill_null(pc.list_value_length(array).cast(pa.int64()), 0)
+    ends = pc.cumulative_sum(lengths).cast(pa.int32())
+    return pa.concat_arrays([pa.array([0], pa.int32()), ends])
 
 
 def _map(array: Any, kind: MapType, target: pa.DataType, walk: _Walk) -> Any:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import adbc_driver_manager
-import adbc_driver_postgresql.dbapi as adbc
+import adbc_driver_postgresql
 import psycopg
 import pyarrow as pa
 from psycopg import sql
@@ -21,6 +20,7 @@ from psycopg.types.string import TextLoader
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from deltasql.catalog.database import Dialect, UniqueViolationError, Work
+from deltasql.catalog.dialects.adbc import AdbcConnection, Error, OperationalError
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
 from deltasql.errors import (
     BadArgumentError,
@@ -60,6 +60,7 @@ class PostgresDatabase:
             load_queries("postgres"),
             "%({name})s",
             "%({name})b",  # a list as text costs the client six times as much
+            "%({name})b",
             {"table_columns": TABLE_COLUMNS, "now": now, "false": "false", "true": "true"},
         )
         with _mapped():
@@ -75,7 +76,7 @@ class PostgresDatabase:
             name="deltasql",
         )
         self._arrow_lock = threading.Lock()
-        self._arrow_idle: list[Any] = []
+        self._arrow_idle: list[AdbcConnection] = []
 
     @contextmanager
     def write(self) -> Iterator[Work]:
@@ -100,19 +101,13 @@ class PostgresDatabase:
         statement = _literal(self.queries.compile(text).text, params)
         connection = self._arrow_connection()
         try:
-            cursor = connection.cursor()
-            try:
+            batches = connection.batches(statement)
+            while True:
                 with _mapped():
-                    cursor.execute(statement)
-                    reader = cursor.fetch_record_batch()
-                while True:
-                    with _mapped():
-                        batch = next(reader, None)
-                    if batch is None:
-                        break
-                    yield batch.cast(schema) if batch.schema != schema else batch
-            finally:
-                cursor.close()
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield batch.cast(schema) if batch.schema != schema else batch
         except BaseException:
             connection.close()
             raise
@@ -186,17 +181,14 @@ class PostgresDatabase:
         with connection:
             self._configure(connection)
 
-    def _arrow_connection(self) -> Any:
+    def _arrow_connection(self) -> AdbcConnection:
         with self._arrow_lock:
             if self._arrow_idle:
                 return self._arrow_idle.pop()
+        place = sql.SQL("set search_path to {}").format(sql.Identifier(self.schema))
         with _mapped():
-            connection = adbc.connect(self._conninfo, autocommit=True)
-            cursor = connection.cursor()
-            cursor.execute(
-                sql.SQL("set search_path to {}").format(sql.Identifier(self.schema)).as_string(None)
-            )
-            cursor.close()
+            connection = AdbcConnection(adbc_driver_postgresql.connect(self._conninfo))
+            connection.execute(place.as_string(None))
         return connection
 
 
@@ -277,11 +269,11 @@ def _mapped() -> Iterator[None]:
         ) from error
     except psycopg.Error as error:
         raise CatalogError(f"The catalog refused a statement: {_first_line(error)}.") from error
-    except adbc_driver_manager.OperationalError as error:
+    except OperationalError as error:
         raise CatalogUnavailableError(
             f"The catalog database does not answer: {_first_line(error)}."
         ) from error
-    except adbc_driver_manager.Error as error:
+    except Error as error:
         raise CatalogError(f"The catalog refused a statement: {_first_line(error)}.") from error
 
 

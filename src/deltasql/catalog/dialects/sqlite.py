@@ -3,6 +3,9 @@
 ADBC carries its own SQLite library. A second library in the same process (the standard library's)
 would cancel the first one's POSIX locks on the file and lose acknowledged commits, so every access
 goes through this module; see docs/decisions/0001.
+
+All values of a statement travel as one JSON text, which SQLite takes apart: binding each value as
+an Arrow column costs seven times as much.
 """
 
 from __future__ import annotations
@@ -10,18 +13,25 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import adbc_driver_manager
-import adbc_driver_sqlite.dbapi as adbc
+import adbc_driver_sqlite
+import msgspec
 import pyarrow as pa
 
 from deltasql.catalog.database import Dialect, UniqueViolationError, Work
-from deltasql.catalog.queries import TABLE_COLUMNS, Queries, Query, load_queries
-from deltasql.errors import CatalogError, CatalogUnavailableError, ConfigError
+from deltasql.catalog.dialects.adbc import AdbcConnection, Error, IntegrityError
+from deltasql.catalog.dialects.local_disk import refuse_network_file_system
+from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
+from deltasql.errors import (
+    BadArgumentError,
+    CatalogError,
+    CatalogUnavailableError,
+    ConfigError,
+)
 
 DIALECT = Dialect(
     name="sqlite",
@@ -31,7 +41,8 @@ DIALECT = Dialect(
 )
 _BUSY_MS = 30_000
 _ATTEMPTS = 4
-_NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs"}
+_CHUNK_ROWS = 5_000
+_encoder = msgspec.json.Encoder()
 
 
 class SqliteDatabase:
@@ -44,13 +55,11 @@ class SqliteDatabase:
     ) -> None:
         self.path = path
         self._clock = clock or _wall_clock
-        self._pool = _Pool(path)
-        # A catalog that nobody closed is closed before the interpreter takes the driver away.
-        weakref.finalize(self, self._pool.close)
         self.queries = Queries(
             load_queries("sqlite"),
-            "?{number}",
-            "?{number}",
+            "(?1 ->> '$.{name}')",
+            "(?1 ->> '$.{name}')",
+            "nullif(?2, x'')",
             {"table_columns": TABLE_COLUMNS, "now": "0", "false": "0", "true": "1"},
         )
         if must_exist and not path.exists():
@@ -58,7 +67,10 @@ class SqliteDatabase:
                 f"There is no catalog database at {path}.",
                 hint="Create it with `deltasql db init`, or check the path in the URI.",
             )
-        _refuse_network_file_system(path)
+        refuse_network_file_system(path)
+        self._pool = _Pool(path)
+        # A catalog that nobody closed is closed before the interpreter takes the driver away.
+        weakref.finalize(self, self._pool.close)
         with self._connection():
             pass
 
@@ -67,11 +79,10 @@ class SqliteDatabase:
         """Open a write transaction; it holds the file's one write lock from its first statement."""
         with self._connection() as connection:
             connection.execute("begin immediate")
-            work = _SqliteWork(connection, self.queries, self._clock)
             try:
-                yield work
+                yield _SqliteWork(connection, self.queries, self._clock)
             except BaseException:
-                connection.execute("rollback")
+                connection.roll_back()
                 raise
             connection.commit()
 
@@ -83,7 +94,7 @@ class SqliteDatabase:
             try:
                 yield _SqliteWork(connection, self.queries, self._clock)
             finally:
-                connection.execute("rollback")
+                connection.roll_back()
 
     def arrow(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Return the rows of a query as one Arrow table."""
@@ -96,11 +107,11 @@ class SqliteDatabase:
 
         The driver types a column by its first batch, so a typed row goes first and is cut off.
         """
-        typed = ", ".join(f"{_TYPED[kind]} as {name}" for name, kind in _names(schema))
+        typed = ", ".join(f"{_typed(field.type)} as {field.name}" for field in schema)
         query = self.queries.compile(f"select {typed} union all select * from ({text})")
         with self._connection() as connection:
             first = True
-            for batch in connection.batches(query, params):
+            for batch in connection.batches(query.text, _json(params)):
                 rows = batch.slice(1) if first else batch
                 first = False
                 yield pa.RecordBatch.from_arrays(
@@ -172,56 +183,62 @@ class _SqliteWork:
 
     def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         query = self._queries.get(name)
-        return self.connection.execute(query.text, [params[key] for key in query.names])
+        return self.connection.rows(query.text, _json(params) if query.names else None)
 
     def ask(self, name: str, /, **params: Any) -> Callable[[], list[tuple[Any, ...]]]:
         found = self.rows(name, **params)
         return lambda: found
 
     def run(self, name: str, /, **params: Any) -> None:
-        self.rows(name, **params)
+        query = self._queries.get(name)
+        blob = (params.pop("payload") or b"") if "payload" in params else None
+        self.connection.execute(query.text, _json(params) if query.names else None, blob)
 
     def run_many(self, name: str, /, columns: dict[str, Sequence[Any]], **shared: Any) -> None:
-        query = self._queries.get(name)
-        count = len(next(iter(columns.values())))
-        values = [columns[key] if key in columns else [shared[key]] * count for key in query.names]
-        self.connection.execute_many(query.text, values)
+        """Run a statement that selects from json_each over the rows; see sqlite.sql."""
+        places = {f"row.{key}": f"(r.value ->> {place})" for place, key in enumerate(columns)}
+        text = self._queries.get(name, **places).text
+        rows = list(zip(*columns.values(), strict=True))
+        for start in range(0, len(rows), _CHUNK_ROWS):
+            part = rows[start : start + _CHUNK_ROWS]
+            self.connection.execute(text, _json({**shared, "rows": part}))
 
     def now_ms(self) -> int:
         return self._clock()
 
 
 class _Connection:
-    """One ADBC connection with a cursor, so a prepared statement, kept per statement text."""
+    """One connection to the file, set up for durability and shared use."""
 
     def __init__(self, path: Path) -> None:
         self.broken = False
         with _mapped():
-            self._raw = adbc.connect(str(path), autocommit=True)
-        self._cursors: dict[str, Any] = {}
-        self.execute(f"pragma busy_timeout = {_BUSY_MS}")
-        mode = self.execute("pragma journal_mode = wal")
-        if mode[0][0] != "wal":
+            self._raw = AdbcConnection(adbc_driver_sqlite.connect(str(path)))
+        try:
+            self.rows(f"pragma busy_timeout = {_BUSY_MS}")
+            _require_wal(path, self.rows("pragma journal_mode = wal")[0][0])
+            self.execute("pragma synchronous = full")
+            self.execute("pragma foreign_keys = on")
+        except BaseException:
             self.close()
-            raise ConfigError(
-                f"The catalog at {path} cannot use write-ahead logging (mode {mode[0][0]}).",
-                hint="Put the database file on a local disk.",
-            )
-        self.execute("pragma synchronous = full")
-        self.execute("pragma foreign_keys = on")
+            raise
 
-    def execute(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        cursor = self._cursor(text)
+    def execute(self, text: str, values: bytes | None = None, blob: bytes | None = None) -> None:
         with _mapped():
-            cursor.execute(text, [_plain(value) for value in values] if values else None)
-            rows: list[tuple[Any, ...]] = cursor.fetchall() if cursor.description else []
-        return rows
+            self._raw.execute(text, values, blob)
 
-    def execute_many(self, text: str, columns: Sequence[Sequence[Any]]) -> None:
-        arrays = [_array(column) for column in columns]
-        names = [str(number) for number in range(len(arrays))]
+    def rows(self, text: str, values: bytes | None = None) -> list[tuple[Any, ...]]:
         with _mapped():
-            self._cursor(text).executemany(text, pa.RecordBatch.from_arrays(arrays, names))
+            return self._raw.rows(text, values)
+
+    def batches(self, text: str, values: bytes) -> Iterator[pa.RecordBatch]:
+        batches = self._raw.batches(text, values)
+        while True:
+            with _mapped():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
 
     def commit(self) -> None:
         """Commit; a busy database is tried again, any other failure rolls back."""
@@ -230,40 +247,24 @@ class _Connection:
                 self.execute("commit")
             except CatalogUnavailableError:
                 if attempt == _ATTEMPTS - 1:
-                    self.execute("rollback")
+                    self.roll_back()
                     raise
             except BaseException:
-                self.broken = True
+                self.roll_back()
                 raise
             else:
                 return
 
-    def batches(self, query: Query, params: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        cursor = self._raw.cursor()
+    def roll_back(self) -> None:
+        """End the transaction; a connection that cannot is not used again."""
         try:
-            with _mapped():
-                cursor.execute(query.text, [params[key] for key in query.names] or None)
-                reader = cursor.fetch_record_batch()
-            while True:
-                with _mapped():
-                    batch = next(reader, None)
-                if batch is None:
-                    return
-                yield batch
-        finally:
-            cursor.close()
+            self.execute("rollback")
+        except CatalogError:
+            self.broken = True
 
     def close(self) -> None:
-        for cursor in self._cursors.values():
-            cursor.close()
-        self._cursors.clear()
-        self._raw.close()
-
-    def _cursor(self, text: str) -> Any:
-        cursor = self._cursors.get(text)
-        if cursor is None:
-            cursor = self._cursors[text] = self._raw.cursor()
-        return cursor
+        with suppress(Error):
+            self._raw.close()
 
 
 @contextmanager
@@ -271,60 +272,50 @@ def _mapped() -> Iterator[None]:
     """Turn the driver's errors into ours; SQLite's messages are not localised."""
     try:
         yield
-    except adbc_driver_manager.IntegrityError as error:
+    except IntegrityError as error:
         raise UniqueViolationError(f"The catalog refused a row: {error}.") from error
-    except adbc_driver_manager.Error as error:
+    except Error as error:
         text = str(error)
         if "locked" in text or "busy" in text:
             raise CatalogUnavailableError(
                 "The catalog database is locked by another program.",
                 hint="Another process holds the database; try again when it is done.",
             ) from error
-        if "disk I/O error" in text or "full" in text or "readonly" in text:
+        if "disk I/O error" in text or "disk is full" in text or "readonly" in text:
             raise CatalogUnavailableError(
                 f"The catalog database cannot be written: {text}."
             ) from error
         if "not a database" in text or "malformed" in text:
             raise CatalogError(f"The file is not a usable SQLite database: {text}.") from error
+        if "unable to open" in text:
+            raise CatalogUnavailableError(f"The catalog cannot be opened: {text}.") from error
         raise CatalogError(f"The catalog database refused a statement: {text}.") from error
+
+
+def _json(params: Mapping[str, Any]) -> bytes:
+    try:
+        return _encoder.encode(params)
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise BadArgumentError(f"SQLite cannot hold a value: {error}.") from error
+
+
+def _require_wal(path: Path, mode: str) -> None:
+    if mode != "wal":
+        raise ConfigError(
+            f"The catalog at {path} cannot use write-ahead logging (mode {mode}).",
+            hint="Put the database file on a local disk.",
+        )
 
 
 def _wall_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _plain(value: Any) -> Any:
-    return int(value) if isinstance(value, bool) else value
-
-
-def _array(column: Sequence[Any]) -> pa.Array:
-    """Return an Arrow array of a type SQLite can bind, also when every value is null."""
-    sample = next((value for value in column if value is not None), None)
-    match sample:
-        case bool():
-            return pa.array([None if v is None else int(v) for v in column], pa.int64())
-        case int():
-            return pa.array(column, pa.int64())
-        case float():
-            return pa.array(column, pa.float64())
-        case bytes():
-            return pa.array(column, pa.binary())
-    return pa.array(column, pa.string())
-
-
-_TYPED = {"int": "0", "text": "''", "bool": "0", "float": "0.0"}
-
-
-def _names(schema: pa.Schema) -> Iterator[tuple[str, str]]:
-    for field in schema:
-        if pa.types.is_integer(field.type):
-            yield field.name, "int"
-        elif pa.types.is_boolean(field.type):
-            yield field.name, "bool"
-        elif pa.types.is_floating(field.type):
-            yield field.name, "float"
-        else:
-            yield field.name, "text"
+def _typed(kind: pa.DataType) -> str:
+    """Return a literal of the type, for the row that teaches the driver the columns' types."""
+    if pa.types.is_floating(kind):
+        return "0.0"
+    return "0" if pa.types.is_integer(kind) or pa.types.is_boolean(kind) else "''"
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -334,23 +325,3 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
 def _has_code(statement: str) -> bool:
     lines = (line.strip() for line in statement.splitlines())
     return any(line and not line.startswith("--") for line in lines)
-
-
-def _refuse_network_file_system(path: Path) -> None:
-    """Refuse a place where POSIX locks cannot be trusted."""
-    mounts = Path("/proc/self/mounts")
-    if not mounts.exists():
-        return
-    target = str(path.parent.resolve())
-    best, kind = "", ""
-    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
-        parts = line.split(" ")
-        point = parts[1].replace("\\040", " ")
-        inside = target == point or target.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, parts[2]
-    if kind in _NETWORK_FILE_SYSTEMS:
-        raise ConfigError(
-            f"The catalog at {path} lies on a network file system ({kind}).",
-            hint="SQLite needs a local disk; use PostgreSQL to share a catalog.",
-        )

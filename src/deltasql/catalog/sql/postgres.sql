@@ -45,26 +45,6 @@ select
     deletion_timestamp, remove_data_change, extended_file_metadata
 from ended
 
--- name: insert_tombstones
-insert into dl_removed_files (
-    file_id, table_id, path, path_key, dv_id, size, partition_values, deletion_vector,
-    base_row_id, default_row_commit_version, ended_version, ended_by, deletion_timestamp,
-    remove_data_change, extended_file_metadata
-)
-select
-    u.file_id, :table_id::uuid, u.path, u.path_key, u.dv_id, u.size, u.partition_values,
-    u.deletion_vector, u.base_row_id, u.default_row_commit_version, :version::bigint, 'remove',
-    u.deletion_timestamp, u.remove_data_change, u.extended_file_metadata
-from unnest(
-    :file_id::bigint[], :path::text[], :path_key::text[], :dv_id::text[], :size::bigint[],
-    :partition_values::text[], :deletion_vector::text[], :base_row_id::bigint[],
-    :default_row_commit_version::bigint[], :deletion_timestamp::bigint[],
-    :remove_data_change::boolean[], :extended_file_metadata::boolean[]
-) u (
-    file_id, path, path_key, dv_id, size, partition_values, deletion_vector, base_row_id,
-    default_row_commit_version, deletion_timestamp, remove_data_change, extended_file_metadata
-)
-
 -- name: insert_partitions
 insert into dl_partitions (table_id, partition_values)
 select :table_id::uuid, u from unnest(:partition_values::text[]) u

@@ -308,3 +308,16 @@ where table_id = :table_id and ended_version = :version and ended_by = 'remove'
 -- name: ended_identities
 select coalesce(path_key, path), dv_id from dl_removed_files
 where table_id = :table_id and ended_version = :version and ended_by = 'remove'
+
+-- name: rows_above
+select 'dl_table_versions', count(*) from dl_table_versions
+where table_id = :table_id and version > :version
+union all
+select 'dl_files', count(*) from dl_files
+where table_id = :table_id and added_version > :version
+union all
+select 'dl_removed_files', count(*) from dl_removed_files
+where table_id = :table_id and ended_version > :version
+union all
+select 'dl_mirror_status', count(*) from dl_mirror_status
+where table_id = :table_id and version > :version

@@ -1,47 +1,52 @@
--- Overrides for SQLite. Bulk queries take one row of bound values at a time; the driver repeats
--- them over the columns it is given.
+-- Overrides for SQLite. A statement's values are one JSON text; a bulk query selects its rows from
+-- `:rows` in it, and `{row.name}` is a value of the row.
 
 -- name: insert_files
 insert into dl_files (
     file_id, table_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
     num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
     clustering_provider, data_change, added_version, extra
-) values (
-    :file_id, :table_id, :path, :path_key, :dv_id, :size, :modification_time, :partition_values,
-    :stats, :num_records, :tags, :deletion_vector, :base_row_id, :default_row_commit_version,
-    :clustering_provider, :data_change, :version, :extra
 )
+select
+    {row.file_id}, :table_id, {row.path}, {row.path_key}, {row.dv_id}, {row.size},
+    {row.modification_time}, {row.partition_values}, {row.stats}, {row.num_records}, {row.tags},
+    {row.deletion_vector}, {row.base_row_id}, {row.default_row_commit_version},
+    {row.clustering_provider}, {row.data_change}, :version, {row.extra}
+from json_each(:rows) r
 
 -- name: end_files_copy
 insert into dl_removed_files
-select f.*, :version, :ended_by, :deletion_timestamp, :remove_data_change, :extended_file_metadata
-from dl_files f
-where f.table_id = :table_id and coalesce(f.path_key, f.path) = :key and f.dv_id = :dv_id
+select
+    f.*, :version, :ended_by, {row.deletion_timestamp}, {row.remove_data_change},
+    {row.extended_file_metadata}
+from json_each(:rows) r
+cross join dl_files f
+where f.table_id = :table_id and coalesce(f.path_key, f.path) = {row.key} and f.dv_id = {row.dv_id}
 
 -- name: end_files_delete
 delete from dl_files
-where table_id = :table_id and coalesce(path_key, path) = :key and dv_id = :dv_id
-
--- name: insert_tombstones
-insert into dl_removed_files (
-    file_id, table_id, path, path_key, dv_id, size, partition_values, deletion_vector,
-    base_row_id, default_row_commit_version, ended_version, ended_by, deletion_timestamp,
-    remove_data_change, extended_file_metadata
-) values (
-    :file_id, :table_id, :path, :path_key, :dv_id, :size, :partition_values, :deletion_vector,
-    :base_row_id, :default_row_commit_version, :version, 'remove', :deletion_timestamp,
-    :remove_data_change, :extended_file_metadata
+where file_id in (
+    select f.file_id
+    from json_each(:rows) r
+    cross join dl_files f
+    where f.table_id = :table_id and coalesce(f.path_key, f.path) = {row.key}
+        and f.dv_id = {row.dv_id}
 )
 
 -- name: insert_partitions
-insert into dl_partitions (table_id, partition_values) values (:table_id, :partition_values)
+insert into dl_partitions (table_id, partition_values)
+select :table_id, {row.partition_values} from json_each(:rows) r where true
 on conflict do nothing
 
 -- name: insert_stats_num
-insert into dl_stats_num (stats_key, low, high, file_id) values (:stats_key, :low, :high, :file_id)
+insert into dl_stats_num (stats_key, low, high, file_id)
+select
+    {row.stats_key}, coalesce({row.low}, -9e999), coalesce({row.high}, 9e999), {row.file_id}
+from json_each(:rows) r
 
 -- name: insert_stats_text
-insert into dl_stats_text (stats_key, low, high, file_id) values (:stats_key, :low, :high, :file_id)
+insert into dl_stats_text (stats_key, low, high, file_id)
+select {row.stats_key}, {row.low}, {row.high}, {row.file_id} from json_each(:rows) r
 
 -- name: schema_version_table
 create table if not exists dl_schema_version (
@@ -60,7 +65,8 @@ where f.table_id = :table_id and f.ended_version > :version and f.added_version 
 
 -- name: prune_num
 select s.file_id from dl_stats_num s
-where s.stats_key = {stats_key} and s.low <= :{high} and s.high >= :{low}
+where s.stats_key = {stats_key} and s.low <= coalesce(:{high}, 9e999)
+    and s.high >= coalesce(:{low}, -9e999)
 
 -- name: prune_text
 select s.file_id from dl_stats_text s
@@ -71,7 +77,7 @@ select s.file_id from dl_stats_text s
 where s.stats_key = {stats_key} and (s.high is null or s.high >= :{low})
 
 -- name: prune_partitions
-and f.partition_values in (select value from json_each(:{partitions}))
+and f.partition_values in (select p.value from json_each(:{partitions}) p)
 
 -- name: apply_schema_version
 insert into dl_schema_version (version, name, applied_at) values (:version, :name, :now)

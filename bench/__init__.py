@@ -1,0 +1,1 @@
+"""Measurements side by side with delta-rs on one machine: `make bench`."""

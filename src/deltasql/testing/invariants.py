@@ -1,0 +1,108 @@
+"""The guarantees of deltasql, checked on a table: for our tests and for those of users.
+
+I1 versions without gap or duplicate · I2 every acknowledged commit exactly once · I3 the log's
+bytes are the stored ones · I4 nothing of a commit that was rolled back · I5 the log has no gap ·
+I6 a replay of the log gives the files that SQL has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from deltasql.catalog.catalog import SqlCatalog
+from deltasql.catalog.rows import TableRow
+from deltasql.client.catalog import Catalog
+from deltasql.protocol.codec import decode_commit, digest
+from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind, commit_key
+from deltasql.protocol.identity import FileKey, path_key
+from deltasql.protocol.replay import TableState
+from deltasql.storage.port import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A guarantee that does not hold, and where."""
+
+    guarantee: str
+    what: str
+
+
+def check_invariants(
+    catalog: Catalog, name: str, *, acknowledged: Mapping[str, int] | None = None
+) -> None:
+    """Raise AssertionError with every guarantee that a table breaks.
+
+    `acknowledged` maps the commit_id of each commit that a caller was told of to its version.
+    Mirroring is brought up to date first: the log is judged at rest.
+    """
+    catalog.table(name).wait_mirrored(timeout=30.0)
+    found = list(find_violations(catalog, name, acknowledged=acknowledged))
+    if found:
+        lines = "\n".join(f"  {one.guarantee}: {one.what}" for one in found)
+        raise AssertionError(f"Table {name} breaks its guarantees:\n{lines}")
+
+
+def find_violations(
+    catalog: Catalog, name: str, *, acknowledged: Mapping[str, int] | None = None
+) -> Iterator[Violation]:
+    """Yield what does not hold; nothing is changed."""
+    session = catalog._session  # noqa: SLF001 (the checker looks below the face)
+    row = session.book.table(name)
+    yield from _history(session.book, row, acknowledged or {})
+    yield from _log(session.book, row, session.store_of(row))
+    yield from _state(session.book, row)
+
+
+def _history(
+    book: SqlCatalog, row: TableRow, acknowledged: Mapping[str, int]
+) -> Iterator[Violation]:
+    entries = sorted(book.history(row.table_id), key=lambda entry: entry.version)
+    versions = [entry.version for entry in entries]
+    expected = list(range(row.first_version, row.current_version + 1))
+    if versions != expected:
+        yield Violation("I1", f"versions are {versions[:20]}…, not {expected[:20]}…")
+    times = [entry.committed_at for entry in entries]
+    if any(later <= earlier for earlier, later in pairwise(times)):
+        yield Violation("I1", "commit times do not increase strictly")
+    by_token = {entry.commit_id: entry.version for entry in entries}
+    for token, version in acknowledged.items():
+        if by_token.get(token) != version:
+            stored = by_token.get(token)
+            yield Violation("I2", f"commit {token} was told as {version}, SQL has {stored}")
+
+
+def _log(book: SqlCatalog, row: TableRow, store: ObjectStore) -> Iterator[Violation]:
+    names = (info.key.removeprefix(LOG_FOLDER) for info in store.list_from(LOG_FOLDER))
+    listed = [LogFile.parse(name) for name in names]
+    commits = sorted(
+        file.version for file in listed if file is not None and file.kind is LogFileKind.COMMIT
+    )
+    expected = list(range(row.log_floor, row.mirrored_through + 1))
+    if commits[: len(expected)] != expected:
+        yield Violation("I5", f"the log holds {commits[:20]}…, not {expected[:20]}…")
+    for version in commits:
+        if version > row.current_version:
+            yield Violation("I4", f"{commit_key(version)} is above SQL's {row.current_version}")
+        elif digest(store.get(commit_key(version))) != digest(book.payload(row.table_id, version)):
+            yield Violation("I3", f"{commit_key(version)} holds other bytes than SQL")
+
+
+def _state(book: SqlCatalog, row: TableRow) -> Iterator[Violation]:
+    state = TableState()
+    for version in range(row.first_version, row.current_version + 1):
+        state.apply(version, decode_commit(book.payload(row.table_id, version), version=version))
+    if row.first_version == 0 and set(state.files) != _files(book, row):
+        yield Violation("I6", "the replayed log has other files than SQL")
+    with book.database.read() as work:
+        rows = work.rows("rows_above", table_id=row.table_id, version=row.current_version)
+    for kind, count in rows:
+        if count:
+            yield Violation("I4", f"{count} rows of {kind} are above version {row.current_version}")
+
+
+def _files(book: SqlCatalog, row: TableRow) -> set[FileKey]:
+    files = book.snapshot(row.table_id).files(["path", "dv_id"])
+    paths, vectors = files.column("path").to_pylist(), files.column("dv_id").to_pylist()
+    return {(path_key(path), vector) for path, vector in zip(paths, vectors, strict=True)}

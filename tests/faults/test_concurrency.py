@@ -1,0 +1,86 @@
+"""Many processes commit to one table: nothing is lost, doubled or refused without a reason."""
+
+import pytest
+
+import deltasql
+from builders import a_table
+from deltasql.testing.invariants import check_invariants
+from processes import finish, start
+
+
+def _appends(catalog_uri, tmp_path, *, processes: int, commits: int, mirror: str) -> None:
+    with deltasql.connect(catalog_uri) as catalog:
+        a_table(catalog, tmp_path)
+        running = [
+            start("append_many", catalog_uri, "orders", str(number), str(commits), mirror)
+            for number in range(processes)
+        ]
+        acknowledged = {}
+        for process in running:
+            acknowledged |= finish(process)
+        expected = processes * commits
+        assert len(acknowledged) == expected
+        assert sorted(acknowledged.values()) == list(range(1, expected + 1))
+        check_invariants(catalog, "orders", acknowledged=acknowledged)
+        assert catalog.table("orders").snapshot().files(["path"]).num_rows == expected
+
+
+def test_blind_appends_of_processes_all_land(catalog_uri, tmp_path):
+    _appends(catalog_uri, tmp_path, processes=4, commits=20, mirror="inline")
+
+
+@pytest.mark.verify
+@pytest.mark.req("R86")
+@pytest.mark.timeout(600)
+def test_sixteen_processes_append_a_hundred_times_each(catalog_uri, tmp_path):
+    _appends(catalog_uri, tmp_path, processes=16, commits=100, mirror="inline")
+
+
+def _mixed(catalog_uri, tmp_path, *, processes: int, commits: int) -> None:
+    with deltasql.connect(catalog_uri) as catalog:
+        table = a_table(catalog, tmp_path)
+        running = [
+            start("mixed", catalog_uri, "orders", str(number), str(commits), "off")
+            for number in range(processes)
+        ]
+        acknowledged, refused = {}, {}
+        for process in running:
+            told = finish(process)
+            acknowledged |= told["acknowledged"]
+            refused |= told["refused"]
+        # every try ended one way or the other, and no version has two commits
+        assert len(acknowledged) + len(refused) == processes * commits
+        assert sorted(acknowledged.values()) == list(range(1, len(acknowledged) + 1))
+        check_invariants(catalog, "orders", acknowledged=acknowledged)
+        history = {entry.version: entry for entry in table.history()}
+        for token, context in refused.items():
+            winner = history[context["version"]]
+            assert winner.commit_id == context["winner_commit_id"] != token
+            assert context["read_version"] < context["version"]
+            assert context["operation"]
+            assert token not in acknowledged
+        # an append that only adds is never refused: nothing it read could have changed
+        assert all(
+            context["operation"] != "WRITE" or context["reason"] for context in refused.values()
+        )
+        blind = {entry.commit_id for entry in history.values() if entry.is_blind_append}
+        assert blind
+
+
+def test_mixed_work_of_processes_is_serializable(catalog_uri, tmp_path):
+    _mixed(catalog_uri, tmp_path, processes=4, commits=15)
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(600)
+def test_mixed_work_of_sixteen_processes_is_serializable(catalog_uri, tmp_path):
+    _mixed(catalog_uri, tmp_path, processes=16, commits=40)
+
+
+def test_readers_never_stop_writers(catalog_uri, tmp_path):
+    with deltasql.connect(catalog_uri) as catalog:
+        a_table(catalog, tmp_path)
+        readers = [start("read_forever", catalog_uri, "orders", "4") for _ in range(2)]
+        writer = start("append_many", catalog_uri, "orders", "w", "40", "off")
+        assert len(finish(writer)) == 40
+        assert all(finish(reader) > 0 for reader in readers)

@@ -1,0 +1,100 @@
+"""kill -9 at every named point between BEGIN and the mirror's status: the guarantees hold."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+import deltasql
+from builders import ids
+from deltasql.testing.crash import declared_points, traced_points
+from deltasql.testing.invariants import check_invariants
+from processes import start
+
+# Points that the work below does not pass, and the tests that do.
+ELSEWHERE = {
+    "after-rename": "test_crash_of_single_statements",
+    "after-set-state": "set_state is the import's and the repair's",
+    "before-drop-commit": "test_crash_of_single_statements",
+    "before-purge": "test_crash_of_single_statements",
+    "after-mirror-conflict": "a conflict needs a foreign commit",
+    "after-mirror-failure": "a failure needs a faulty store",
+}
+COMMIT_POINTS = [
+    "before-begin",
+    "after-begin",
+    "after-lock",
+    "after-check",
+    "after-files",
+    "after-version-row",
+    "before-commit",
+    "after-commit",
+    "before-put",
+    "storage.local.before_link",
+    "storage.local.after_link",
+    "after-put",
+    "before-mirror-status",
+    "after-mirror-status",
+]
+
+
+def _run(uri: str, place, env: dict[str, str]) -> tuple[int, list[tuple[str, str, int]], str]:
+    process = start("crash_work", uri, str(place), env={"DELTASQL_TESTING": "1", **env})
+    try:
+        out, err = process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    told = [tuple(json.loads(line)) for line in out.splitlines()]
+    return process.returncode, told, err
+
+
+def test_every_declared_point_is_tried(catalog_uri, tmp_path):
+    """A new step without a place here fails this test: no point is forgotten."""
+    trace = tmp_path / "trace"
+    code, _, err = _run(catalog_uri, tmp_path, {"DELTASQL_CRASH_TRACE": str(trace)})
+    assert code == 0, err
+    passed = set(traced_points(trace))
+    assert set(COMMIT_POINTS) <= passed
+    declared = {name for name in declared_points() if "{" not in name}
+    unreached = {name for name in declared - passed if not name.startswith("storage.")}
+    assert unreached == set(ELSEWHERE)
+
+
+def _crash(catalog_uri, tmp_path, point: str, passage: int) -> None:
+    code, told, err = _run(catalog_uri, tmp_path, {"DELTASQL_CRASH_AT": f"{point}:{passage}"})
+    assert code == -signal.SIGKILL, err
+    # the work goes on after a restart, with the same tokens, and ends as if nothing had been
+    code, again, err = _run(catalog_uri, tmp_path, {})
+    assert code == 0, err
+    with deltasql.connect(catalog_uri) as catalog:
+        for name in ("orders", "totals"):
+            acknowledged = {
+                token: version
+                for token, table, version in {*told, *again}
+                if table == name and token != "create"
+            }
+            check_invariants(catalog, name, acknowledged=acknowledged)
+        both = [
+            entry.transaction_id
+            for name in ("orders", "totals")
+            for entry in catalog.table(name).history()
+            if entry.commit_id == "both"
+        ]
+        assert len(both) == 2
+        assert both[0] == both[1]
+        assert ids(catalog.table("orders")) == [7]
+        assert ids(catalog.table("totals")) == [70, 71]
+
+
+@pytest.mark.parametrize("point", COMMIT_POINTS)
+def test_killed_at_a_point_of_an_append(catalog_uri, tmp_path, point):
+    _crash(catalog_uri, tmp_path, point, 3)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("passage", [1, 2, 4, 5, 6])
+@pytest.mark.parametrize("point", COMMIT_POINTS)
+def test_killed_at_a_point_of_any_commit(catalog_uri, tmp_path, point, passage):
+    _crash(catalog_uri, tmp_path, point, passage)

@@ -1,0 +1,98 @@
+"""Programs that tests run in processes of their own, and kill."""
+
+import json
+import sys
+import time
+
+import deltasql
+from builders import NO_MIRROR, an_add, rows
+from deltasql.errors import CommitConflictError, DeltaSqlError
+
+
+def append_many(uri: str, table: str, worker: str, count: str, mirror: str) -> None:
+    """Append blindly `count` times; print {token: version} of what was acknowledged."""
+    settings = NO_MIRROR if mirror == "off" else None
+    acknowledged = {}
+    with deltasql.connect(uri, settings=settings) as catalog:
+        orders = catalog.table(table)
+        for number in range(int(count)):
+            token = f"{worker}-{number}"
+            acknowledged[token] = orders.commit([an_add(f"{token}.parquet")], commit_id=token)
+    print(json.dumps(acknowledged))
+
+
+def mixed(uri: str, table: str, worker: str, count: str, mirror: str) -> None:
+    """Append, replace and delete partitions; print what was acknowledged and what refused."""
+    settings = NO_MIRROR if mirror == "off" else None
+    seed = int(worker)
+    acknowledged, refused = {}, {}
+    with deltasql.connect(uri, settings=settings) as catalog:
+        for number in range(int(count)):
+            seed = (seed * 6364136223846793005 + 1442695040888963407) % 2**64
+            choice, day = (seed >> 33) % 10, "abcd"[(seed >> 40) % 4]
+            token = f"{worker}-{number}"
+            try:
+                with catalog.transaction(commit_id=token) as tx:
+                    staged = tx.table(table)
+                    if choice < 6:
+                        staged.commit([an_add(f"{token}.parquet", day=day)])
+                    elif choice < 8:
+                        staged.delete(f"day = '{day}'")
+                    else:
+                        staged.overwrite(rows(number, day=day), where=f"day = '{day}'")
+                acknowledged[token] = next(iter(tx.versions.values()))
+            except CommitConflictError as error:
+                refused[token] = error.context
+    print(json.dumps({"acknowledged": acknowledged, "refused": refused}))
+
+
+def crash_work(uri: str, place: str) -> None:
+    """A little of everything, in a fixed order, telling each acknowledged commit at once."""
+    try:
+        with deltasql.connect(uri) as catalog:
+            orders = catalog.create_table(
+                "orders",
+                location=f"{place}/orders",
+                schema=rows(1).schema,
+                partition_by=["day"],
+                exist_ok=True,
+            )
+            totals = catalog.create_table(
+                "totals", location=f"{place}/totals", schema=rows(1).schema, exist_ok=True
+            )
+            _tell("create", "orders", 0)
+            for number in range(2):
+                token = f"append-{number}"
+                _tell(token, "orders", orders.append(rows(number, day="a"), commit_id=token))
+            with catalog.transaction(commit_id="both") as tx:
+                tx.table("orders").append(rows(7, day="b"))
+                tx.table("totals").append(rows(70))
+            _tell("both", "orders", tx.versions["orders"])
+            _tell("both", "totals", tx.versions["totals"])
+            _tell("delete", "orders", orders.delete("day = 'a'", commit_id="delete"))
+            token = "alter"
+            version = orders.alter(properties={"k": "v"}, commit_id=token)
+            _tell(token, "orders", version)
+            totals.append(rows(71), commit_id="last")
+    except DeltaSqlError as error:
+        print(f"error {error.code} {error}", file=sys.stderr)
+        sys.exit(9)
+
+
+def _tell(token: str, table: str, version: int) -> None:
+    print(json.dumps([token, table, version]), flush=True)
+
+
+def read_forever(uri: str, table: str, seconds: str) -> None:
+    """Open snapshots as fast as possible; print how many."""
+    end = time.monotonic() + float(seconds)
+    count = 0
+    with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+        while time.monotonic() < end:
+            catalog.table(table).snapshot().files(["path"])
+            count += 1
+    print(json.dumps(count))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,27 @@
+"""Run functions of tests/faults/workers.py in processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+WORKERS = TESTS / "faults" / "workers.py"
+
+
+def start(function: str, *args: str, env: dict[str, str] | None = None) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, str(WORKERS), function, *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(TESTS), **(env or {})},
+    )
+
+
+def finish(process: subprocess.Popen, timeout: float = 240.0):
+    """Return what the process printed as JSON; fail with its errors if it did not end well."""
+    out, err = process.communicate(timeout=timeout)
+    assert process.returncode == 0, err
+    return json.loads(out.splitlines()[-1])
