@@ -32,7 +32,7 @@ fuzz: setup ## Property tests with new examples; DELTASQL_FUZZ_EXAMPLES says how
 	HYPOTHESIS_PROFILE=fuzz $(PYTEST) tests/property --timeout 0 $(ARGS)
 
 bench: setup ## Measure against the numbers in the documentation
-	$(BIN)/python -m bench $(ARGS)
+	$(BIN)/python -m bench.run $(ARGS)
 
 lint: setup ## Style, types, layers, file sizes, generated pages
 	$(BIN)/ruff check .

@@ -36,19 +36,11 @@ class EncodedCommit:
 
     actions: tuple[Action, ...]
     info: CommitInfo
+    adds: tuple[Add, ...]
+    removes: tuple[Remove, ...]
     payload: bytes
     digest: str
     is_blind_append: bool
-
-    @property
-    def adds(self) -> list[Add]:
-        """The adds among the actions."""
-        return [action for action in self.actions if isinstance(action, Add)]
-
-    @property
-    def removes(self) -> list[Remove]:
-        """The removes among the actions."""
-        return [action for action in self.actions if isinstance(action, Remove)]
 
 
 def encode_commit(request: CommitRequest, stamp: Stamp) -> EncodedCommit:
@@ -63,7 +55,9 @@ def encode_commit(request: CommitRequest, stamp: Stamp) -> EncodedCommit:
     info = _commit_info(request, stamp, given, rest, blind=blind)
     actions = (info, *rest)
     payload = serialize_actions(actions)
-    return EncodedCommit(actions, info, payload, digest(payload), blind)
+    adds = tuple(action for action in rest if isinstance(action, Add))
+    removes = tuple(action for action in rest if isinstance(action, Remove))
+    return EncodedCommit(actions, info, adds, removes, payload, digest(payload), blind)
 
 
 def _stamped(action: Action, timestamp: int) -> Action:

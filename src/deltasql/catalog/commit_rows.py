@@ -29,6 +29,9 @@ from deltasql.protocol.columns import Leaf
 from deltasql.protocol.identity import file_key, path_key
 from deltasql.protocol.stats import parse_stats
 
+# More files than this are sent in several statements, chunk by chunk.
+_ONE_STATEMENT = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class VersionPlan:
@@ -47,31 +50,12 @@ class VersionPlan:
 
 def insert_version(work: Work, database: Database, plan: VersionPlan) -> None:
     """Write the version, its files and their index, its metadata and its place in the queue."""
-    table_id = plan.request.table_id
     _end_files(work, database, plan)
-    _insert_files(work, plan)
+    _insert_files(work, database, plan)
     crash_point("after-files")
     _insert_metadata(work, plan)
-    _insert_version_row(work, plan)
+    _record_version(work, database, plan)
     crash_point("after-version-row")
-    work.run(
-        "insert_mirror_row",
-        table_id=table_id,
-        version=plan.version,
-        status="PENDING",
-        digest=plan.commit.digest,
-        now=plan.timestamp,
-    )
-    kinds = {type(action) for action in plan.commit.actions}
-    work.run(
-        "advance_table",
-        table_id=table_id,
-        version=plan.version,
-        ict=plan.timestamp,
-        metadata_changed=int(Metadata in kinds),
-        protocol_changed=int(Protocol in kinds),
-        state=str(plan.request.state_after),
-    )
 
 
 def partition_text(add: Add) -> str:
@@ -115,7 +99,7 @@ def _move(
     work: Work, database: Database, plan: VersionPlan, columns: dict[str, Sequence[Any]], by: str
 ) -> None:
     shared = {"table_id": plan.request.table_id, "version": plan.version, "ended_by": by}
-    if database.dialect.ends_files_in_one_statement:
+    if database.dialect.has_writing_ctes:
         work.run_many("end_files", columns, **shared)
         return
     work.run_many("end_files_copy", columns, **shared)
@@ -138,17 +122,23 @@ def _refuse_unknown(work: Work, plan: VersionPlan) -> None:
     )
 
 
-def _insert_files(work: Work, plan: VersionPlan) -> None:
+def _insert_files(work: Work, database: Database, plan: VersionPlan) -> None:
     adds, table_id = plan.commit.adds, plan.request.table_id
     if not adds:
         return
     columns = file_columns(adds, plan.file_ids)
-    work.run_many("insert_files", columns, table_id=table_id, version=plan.version)
+    rows = index_rows(adds, plan.file_ids, plan.indexed)
+    shared = {"table_id": table_id, "version": plan.version}
     if plan.new_partitions:
         work.run_many(
             "insert_partitions", {"partition_values": plan.new_partitions}, table_id=table_id
         )
-    rows = index_rows(adds, plan.file_ids, plan.indexed)
+    if database.dialect.has_writing_ctes and len(adds) <= _ONE_STATEMENT:
+        index: dict[str, Sequence[Any]] = {f"num_{key}": values for key, values in rows.num.items()}
+        index |= {f"text_{key}": values for key, values in rows.text.items()}
+        work.run("insert_files_and_stats", **columns, **index, **shared)
+        return
+    work.run_many("insert_files", columns, **shared)
     if rows.num["file_id"]:
         work.run_many("insert_stats_num", dict(rows.num))
     if rows.text["file_id"]:
@@ -159,7 +149,7 @@ def file_columns(adds: Sequence[Add], file_ids: Sequence[int]) -> dict[str, Sequ
     """Return the columns of dl_files for these adds."""
     keys = [path_key(add.path) for add in adds]
     return {
-        "file_id": file_ids,
+        "file_id": list(file_ids),
         "path": [add.path for add in adds],
         "path_key": [None if k == add.path else k for k, add in zip(keys, adds, strict=True)],
         "dv_id": [add.dv_id for add in adds],
@@ -249,35 +239,58 @@ def _protocol(action: Protocol) -> dict[str, Any]:
     }
 
 
-def _insert_version_row(work: Work, plan: VersionPlan) -> None:
+def _record_version(work: Work, database: Database, plan: VersionPlan) -> None:
+    """Write the version, its place in the mirror's queue, and the table's new head."""
+    version = _version_columns(work, plan)
+    kinds = {type(action) for action in plan.commit.actions}
+    head = {
+        "metadata_changed": int(Metadata in kinds),
+        "protocol_changed": int(Protocol in kinds),
+        "state": str(plan.request.state_after),
+    }
+    if database.dialect.has_writing_ctes:
+        work.run("record_version", **version, **head)
+        return
+    work.run("insert_version", **version)
+    place = {"table_id": plan.request.table_id, "version": plan.version}
+    work.run(
+        "insert_mirror_row",
+        **place,
+        status="PENDING",
+        digest=plan.commit.digest,
+        now=plan.timestamp,
+    )
+    work.run("advance_table", **place, ict=plan.timestamp, **head)
+
+
+def _version_columns(work: Work, plan: VersionPlan) -> dict[str, Any]:
     request, commit = plan.request, plan.commit
     table_id, info = request.table_id, commit.info
-    work.run(
-        "insert_version",
-        table_id=table_id,
-        version=plan.version,
-        committed_at=plan.timestamp,
-        committer=_text(info.user_name),
-        operation=request.note.operation,
-        operation_params=dump_values(info.operation_parameters or {}),
-        operation_metrics=dump_values(info.operation_metrics or {}),
-        in_commit_timestamp=info.in_commit_timestamp,
-        read_version=info.read_version,
-        is_blind_append=commit.is_blind_append,
-        commit_id=request.commit_id,
-        transaction_id=plan.transaction_id,
-        adds=len(commit.adds),
-        removes=len(commit.removes),
-        actions=len(commit.actions),
-        bytes_added=sum(add.size for add in commit.adds),
-        bytes_removed=sum(remove.size or 0 for remove in commit.removes),
-        user_metadata=_text(info.user_metadata),
-        client=request.note.client,
-        payload=insert_chunks(work, table_id, plan.version, compress(commit.payload)),
-        payload_bytes=len(commit.payload),
-        digest=commit.digest,
-        origin="commit",
-    )
+    return {
+        "table_id": table_id,
+        "version": plan.version,
+        "committed_at": plan.timestamp,
+        "committer": _text(info.user_name),
+        "operation": request.note.operation,
+        "operation_params": dump_values(info.operation_parameters or {}),
+        "operation_metrics": dump_values(info.operation_metrics or {}),
+        "in_commit_timestamp": info.in_commit_timestamp,
+        "read_version": info.read_version,
+        "is_blind_append": commit.is_blind_append,
+        "commit_id": request.commit_id,
+        "transaction_id": plan.transaction_id,
+        "adds": len(commit.adds),
+        "removes": len(commit.removes),
+        "actions": len(commit.actions),
+        "bytes_added": sum(add.size for add in commit.adds),
+        "bytes_removed": sum(remove.size or 0 for remove in commit.removes),
+        "user_metadata": _text(info.user_metadata),
+        "client": request.note.client,
+        "payload": insert_chunks(work, table_id, plan.version, compress(commit.payload)),
+        "payload_bytes": len(commit.payload),
+        "digest": commit.digest,
+        "origin": "commit",
+    }
 
 
 def _text(value: Any) -> str | None:

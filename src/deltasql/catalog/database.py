@@ -23,7 +23,7 @@ class Dialect:
 
     name: str
     has_row_locks: bool
-    ends_files_in_one_statement: bool
+    has_writing_ctes: bool
     has_server_clock: bool
 
 

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from deltasql.errors import SchemaError
@@ -131,6 +132,7 @@ VARIANT = Primitive("variant")
 VOID = Primitive("void")
 
 
+@lru_cache(maxsize=256)  # the same few texts are asked for by every commit
 def parse_schema(text: str) -> StructType:
     """Return the schema that a `schemaString` holds.
 

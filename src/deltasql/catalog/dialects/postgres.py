@@ -32,7 +32,7 @@ from deltasql.errors import (
 DIALECT = Dialect(
     name="postgres",
     has_row_locks=True,
-    ends_files_in_one_statement=True,
+    has_writing_ctes=True,
     has_server_clock=True,
 )
 # The host decides what is logged; without a handler Python would print the driver's warnings.

@@ -36,7 +36,7 @@ from deltasql.errors import (
 DIALECT = Dialect(
     name="sqlite",
     has_row_locks=False,
-    ends_files_in_one_statement=False,
+    has_writing_ctes=False,
     has_server_clock=False,
 )
 _BUSY_MS = 30_000

@@ -26,6 +26,69 @@ from unnest(
     clustering_provider, data_change, extra
 )
 
+-- name: insert_files_and_stats
+with files as (
+    insert into dl_files (
+        file_id, table_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
+        num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+        clustering_provider, data_change, added_version, extra
+    )
+    select
+        u.file_id, :table_id::uuid, u.path, u.path_key, u.dv_id, u.size, u.modification_time,
+        u.partition_values, u.stats, u.num_records, u.tags, u.deletion_vector, u.base_row_id,
+        u.default_row_commit_version, u.clustering_provider, u.data_change, :version::bigint, u.extra
+    from unnest(
+        :file_id::bigint[], :path::text[], :path_key::text[], :dv_id::text[], :size::bigint[],
+        :modification_time::bigint[], :partition_values::text[], :stats::text[],
+        :num_records::bigint[], :tags::text[], :deletion_vector::text[], :base_row_id::bigint[],
+        :default_row_commit_version::bigint[], :clustering_provider::text[], :data_change::boolean[],
+        :extra::text[]
+    ) u (
+        file_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
+        num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+        clustering_provider, data_change, extra
+    )
+),
+numbers as (
+    insert into dl_stats_num (stats_key, low, high, file_id)
+    select *
+    from unnest(
+        :num_stats_key::integer[], :num_low::float8[], :num_high::float8[], :num_file_id::bigint[]
+    )
+)
+insert into dl_stats_text (stats_key, low, high, file_id)
+select *
+from unnest(
+    :text_stats_key::integer[], :text_low::text[], :text_high::text[], :text_file_id::bigint[]
+)
+
+-- name: record_version
+with version as (
+    insert into dl_table_versions (
+        table_id, version, committed_at, committer, operation, operation_params,
+        operation_metrics, in_commit_timestamp, read_version, is_blind_append, commit_id,
+        transaction_id, adds, removes, actions, bytes_added, bytes_removed, user_metadata,
+        client, payload, payload_bytes, digest, origin
+    ) values (
+        :table_id, :version, :committed_at, :committer, :operation, :operation_params,
+        :operation_metrics, :in_commit_timestamp, :read_version, :is_blind_append, :commit_id,
+        :transaction_id, :adds, :removes, :actions, :bytes_added, :bytes_removed, :user_metadata,
+        :client, :payload, :payload_bytes, :digest, :origin
+    )
+),
+queue as (
+    insert into dl_mirror_status (
+        table_id, version, status, json_written, checkpoint_written, digest, retry_count, updated_at
+    ) values (:table_id, :version, 'PENDING', false, false, :digest, 0, :committed_at)
+)
+update dl_tables set
+    current_version = :version,
+    last_ict = :committed_at,
+    metadata_version = case when :metadata_changed = 1 then :version else metadata_version end,
+    protocol_version = case when :protocol_changed = 1 then :version else protocol_version end,
+    state = :state
+where table_id = :table_id
+
 -- name: end_files
 with ended as (
     delete from dl_files f

@@ -1,0 +1,69 @@
+"""`python -m bench.run [--quick] [--only NAME]`: measure, write docs/benchmarks.md and .json."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import commits, help_time, planning, report
+from bench.results import Case, Plan
+from bench.server import ROOT, postgres
+
+Measure = Callable[[Plan], Case]
+CASES: dict[str, Measure] = {
+    "help": help_time.help_time,
+    "commits": commits.one_writer,
+    "writers": commits.eight_writers,
+    "list-100k": lambda plan: planning.listing(plan, 100_000),
+    "list-1m": lambda plan: planning.listing(plan, 1_000_000),
+    "partition-1m": lambda plan: planning.pruning(plan, 1_000_000, "partition"),
+    "range-1m": lambda plan: planning.pruning(plan, 1_000_000, "range"),
+}
+# What --quick takes instead of the cases that need the table of a million files.
+QUICK: dict[str, Measure] = {
+    **{name: case for name, case in CASES.items() if not name.endswith("-1m")},
+    "partition-100k": lambda plan: planning.pruning(plan, 100_000, "partition"),
+    "range-100k": lambda plan: planning.pruning(plan, 100_000, "range"),
+}
+
+
+def main() -> int:
+    """Run the cases that were asked for; the exit code tells whether every bar holds."""
+    given = _arguments()
+    chosen = QUICK if given.quick else CASES
+    if given.only:
+        chosen = {name: {**CASES, **QUICK}[name] for name in given.only}
+    home = ROOT / ".bench"
+    home.mkdir(exist_ok=True)
+    before = os.getloadavg()[0]
+    with postgres(home / "pg") as server:
+        plan = Plan(home, server, given.quick)
+        cases = []
+        for name, case in chosen.items():
+            plan.say(f"== {name}")
+            cases.append(case(plan))
+    report.write(given.docs, plan, cases, (before, os.getloadavg()[0]))
+    return _tell(cases)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, some minutes")
+    names = sorted({*CASES, *QUICK})
+    parser.add_argument("--only", action="append", choices=names, help="one case; repeatable")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where to write")
+    return parser.parse_args()
+
+
+def _tell(cases: list[Case]) -> int:
+    bars = [bar for case in cases for bar in case.bars]
+    for bar in bars:
+        verdict = {True: "holds", False: "MISSED", None: "no figure"}[bar.holds]
+        measured = "-" if bar.measured is None else f"{bar.measured:.3g}"
+        print(f"{verdict}: {bar.text}: {measured} (wanted {bar.wanted})")
+    return 0 if all(bar.holds for bar in bars) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
