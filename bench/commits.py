@@ -1,7 +1,6 @@
 """Cases 1 and 2: durable commits per second to one table, by one writer and by eight."""
 
 import shutil
-import statistics
 import time
 import uuid
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from typing import Any
 
 from bench.child import CaseFailedError, call, call_together
 from bench.contenders import CONTENDERS
-from bench.results import Bar, Case, Measured, Plan, Row
+from bench.results import Bar, Case, Measured, Plan, Row, median_of
 
 ONE = (
     "deltasql-sqlite",
@@ -57,6 +56,7 @@ def _round(plan: Plan, contender: str, writers: int) -> Measured:
     folder = plan.home / "commits" / token
     folder.mkdir(parents=True)
     place = plan.place(folder, f"c_{token}")
+    plan.make_database(place["name"])
     try:
         call("bench.commits:set_up", contender=contender, place=place)
         each = [
@@ -66,7 +66,7 @@ def _round(plan: Plan, contender: str, writers: int) -> Measured:
         found = call_together("bench.commits:write", each)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        plan.drop_schemas(f"c_{token}")
+        plan.drop_database(place["name"])
     return Measured(
         value=sum(one["commits"] / one["seconds"] for one in found),
         rss_mb=max(one["rss_mb"] for one in found),
@@ -84,7 +84,7 @@ def _rounds(plan: Plan, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], 
             try:
                 measured = _round(plan, contender, writers)
             except CaseFailedError as error:
-                measured = Measured(0.0, 0, note=str(error))
+                measured = Measured(0.0, 0, note=str(error), is_broken=True)
             found[contender, writers].append(measured)
             plan.say(f"{contender}, {writers} writer(s): {measured.value:.0f}/s {measured.note}")
     return found
@@ -93,11 +93,11 @@ def _rounds(plan: Plan, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], 
 def one_writer(plan: Plan) -> Case:
     """Case 1."""
     found = _rounds(plan, [(name, 1) for name in ONE])
-    rates = {name: _median(found[name, 1]) for name in ONE}
+    rates = {name: median_of(found[name, 1]) for name in ONE}
     base = rates["deltalake"]
     rows = [
         Row.of(CONTENDERS[name][0], found[name, 1], {"x deltalake": _ratio(rates[name], base)})
-        for name in sorted(ONE, key=lambda name: -rates[name])
+        for name in sorted(ONE, key=lambda name: -(rates[name] or 0.0))
     ]
     bars = []
     for backend in ("sqlite", "postgres"):
@@ -125,7 +125,7 @@ def eight_writers(plan: Plan) -> Case:
     found = _rounds(plan, wanted)
     rows, bars = [], []
     for name in MANY:
-        alone, many = _median(found[name, 1]), _median(found[name, WRITERS])
+        alone, many = median_of(found[name, 1]), median_of(found[name, WRITERS])
         for writers in (1, WRITERS):
             label = f"{CONTENDERS[name][0]}, {writers} writer{'s' * (writers > 1)}"
             failed = sum(one.failed for one in found[name, writers])
@@ -145,9 +145,5 @@ def eight_writers(plan: Plan) -> Case:
     return Case("writers", "Eight writers on one table", "1/s", rows, bars, how)
 
 
-def _median(found: list[Measured]) -> float:
-    return statistics.median([one.value for one in found]) if found else 0.0
-
-
-def _ratio(one: float, other: float) -> float | None:
+def _ratio(one: float | None, other: float | None) -> float | None:
     return one / other if one and other else None

@@ -94,7 +94,7 @@ class DuckLake:
 
     def _connect(self, place: Place) -> Any:
         connection = duck(self.backend)
-        ducklake_attach(connection, self.backend, place, place["schema"] + "_dl", inline=10)
+        ducklake_attach(connection, self.backend, place, inline=10)
         return connection
 
     def open(self, place: Place, writer: int) -> Commit:

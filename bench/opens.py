@@ -110,8 +110,7 @@ def _ducklake(place: dict[str, Any], n: int, what: str, backend: str) -> Questio
                 raise
             return -1
 
-    schema = place["schema"] + "_dl"
-    return lambda: ducklake_attach(connection, backend, place, schema), ask
+    return lambda: ducklake_attach(connection, backend, place), ask
 
 
 def _pyiceberg(place: dict[str, Any], n: int, what: str, _: str) -> Question:

@@ -26,14 +26,11 @@ def _extension(name: str) -> Path:
     return next(folder.glob(f"*/{name}.duckdb_extension"))
 
 
-def ducklake_attach(
-    connection: Any, backend: str, place: dict[str, Any], schema: str, inline: int = 0
-) -> None:
+def ducklake_attach(connection: Any, backend: str, place: dict[str, Any], inline: int = 0) -> None:
     """Attach a DuckLake catalog as `l`."""
     options = [f"DATA_PATH '{place['dir']}/data'", f"DATA_INLINING_ROW_LIMIT {inline}"]
     if backend == "postgres":
         where = f"postgres:{place['pg_words']}"
-        options.append(f"METADATA_SCHEMA '{schema}'")
     else:
         where = f"sqlite:{place['dir']}/ducklake.sqlite"
     connection.execute(f"ATTACH 'ducklake:{where}' AS l ({', '.join(options)})")

@@ -40,6 +40,7 @@ def _rounds(plan: Plan, kinds: tuple[str, ...], n: int, what: str) -> tuple[Foun
                 answer = _ask(plan, kind, n, what)
             except CaseFailedError as error:
                 failed[kind] = str(error)
+                found[kind].clear()
                 continue
             if number:
                 found[kind].append(answer)
@@ -109,6 +110,7 @@ def pruning(plan: Plan, n: int, what: str) -> Case:
     bars = [
         Bar.least(f"{LABELS[kind]}, {what}, against deltalake", ratios[kind], limit)
         for kind in kinds
+        if n > _SMALL  # the bars are those of a million files
     ]
     text = {
         "partition": "one of 1,000 partitions",

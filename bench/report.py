@@ -15,10 +15,12 @@ _PACKAGES = ("deltasql", "deltalake", "duckdb", "pyiceberg", "pyarrow", "psycopg
 _HOW = """\
 ## How it was measured
 
-Every figure is the median of its rounds. A round of a contender is a fresh process; rounds are
-interleaved over the contenders, so that a busy moment hits all of them. The start of the process
-and imports are outside the timed part: each process first does the same on a tiny table, untimed,
-and a case whose process imports anything while the clock runs is refused. The page cache is warm.
+Every figure is the median of its rounds; a contender that broke in one of them has none. The
+library is measured from a frozen copy of its source, so that all rounds run the same code. A round
+of a contender is a fresh process; rounds are interleaved over the contenders, so that a busy moment
+hits all of them. The start of the process and imports are outside the timed part: each process
+first does the same on a tiny table, untimed, and a case whose process imports anything while the
+clock runs is refused. The page cache is warm, and every contender has a database of its own.
 Memory is the peak of the measuring process (the largest of several); that of the PostgreSQL server
 is not in it. Client and server share the machine; PostgreSQL runs with fsync, full_page_writes and
 synchronous_commit on, 1 GB of shared buffers and max_wal_size 8 GB, SQLite in WAL mode with
@@ -38,6 +40,7 @@ def machine(plan: Plan) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "postgresql": server,
+        "source": plan.source,
         "size": "quick" if plan.is_quick else "full",
         **found,
     }

@@ -3,7 +3,7 @@
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +16,14 @@ class Measured:
     rss_mb: int
     failed: int = 0
     note: str = ""
+    is_broken: bool = False
+
+
+def median_of(found: Sequence[Measured]) -> float | None:
+    """Return the median of the rounds; a round that broke leaves no figure at all."""
+    if not found or any(one.is_broken for one in found):
+        return None
+    return statistics.median([one.value for one in found])
 
 
 @dataclass(frozen=True)
@@ -32,13 +40,13 @@ class Row:
 
     @classmethod
     def of(cls, label: str, found: Sequence[Measured], more: dict[str, Any]) -> Self:
-        good = [one for one in found if one.value > 0]
         note = next((one.note for one in found if one.note), "" if found else "not to be had")
-        if not good:
+        middle = median_of(found)
+        if middle is None:
             return cls(label, None, None, None, None, more, note)
-        values = [one.value for one in good]
-        rss = round(statistics.median([one.rss_mb for one in good]))
-        return cls(label, statistics.median(values), min(values), max(values), rss, more, note)
+        values = [one.value for one in found]
+        rss = round(statistics.median([one.rss_mb for one in found]))
+        return cls(label, middle, min(values), max(values), rss, more, note)
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,7 @@ class Plan:
     home: Path
     server: Any
     is_quick: bool
-    _said: list[str] = field(default_factory=list)
+    source: str = ""
 
     @property
     def rounds(self) -> int:
@@ -97,31 +105,45 @@ class Plan:
     def has(self, contender: str) -> bool:
         return "postgres" not in contender or self.server is not None
 
-    def place(self, folder: Path, schema: str) -> dict[str, Any]:
-        """Return where a contender finds its files and databases, as JSON can carry it."""
+    def place(self, folder: Path, name: str) -> dict[str, Any]:
+        """Return where a contender finds its files and its own database, as JSON can carry it.
+
+        A database of its own: ADBC reads all types of a database when it connects, so tables of
+        others would slow it down.
+        """
         place = {
             "dir": str(folder),
-            "schema": schema,
+            "name": name,
             "sqlite_uri": f"deltasql://sqlite/{folder}/catalog.db",
         }
         if self.server is not None:
             place |= {
-                "pg_uri": self.server.uri("postgres", schema),
-                "pg_dsn": self.server.dsn(),
+                "pg_uri": self.server.uri(name),
+                "pg_dsn": self.server.dsn(name),
                 "pg_words": f"host={self.server.host} port={self.server.port} user=postgres "
-                "dbname=postgres",
+                f"dbname={name}",
             }
         return place
 
-    def drop_schemas(self, prefix: str) -> None:
-        """Drop the schemas that a round has made."""
+    def make_database(self, name: str) -> None:
+        """Make a contender's database anew."""
+        self.drop_database(name)
+        self._admin(f"create database {name}")
+
+    def drop_database(self, name: str) -> None:
+        self._admin(f"drop database if exists {name} with (force)")
+
+    def has_database(self, name: str) -> bool:
+        return bool(self._admin(f"select 1 from pg_database where datname = '{name}'"))
+
+    def _admin(self, statement: str) -> list[Any]:
         if self.server is None:
-            return
+            return []
         import psycopg
 
         with psycopg.connect(self.server.dsn(), autocommit=True) as connection:
-            for name in (prefix, f"{prefix}_dl"):
-                connection.execute(f"drop schema if exists {name} cascade")
+            done = connection.execute(statement)
+            return done.fetchall() if done.description else []
 
     def say(self, text: str) -> None:
         print(f"  {text.strip()}", file=sys.stderr, flush=True)

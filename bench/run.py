@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import commits, help_time, planning, report
+from bench.frozen import freeze
 from bench.results import Case, Plan
 from bench.server import ROOT, postgres
 
@@ -36,9 +37,10 @@ def main() -> int:
         chosen = {name: {**CASES, **QUICK}[name] for name in given.only}
     home = ROOT / ".bench"
     home.mkdir(exist_ok=True)
+    source = freeze(home)
     before = os.getloadavg()[0]
     with postgres(home / "pg") as server:
-        plan = Plan(home, server, given.quick)
+        plan = Plan(home, server, given.quick, source)
         cases = []
         for name, case in chosen.items():
             plan.say(f"== {name}")

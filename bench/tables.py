@@ -26,8 +26,8 @@ KINDS = (
 
 def place_of(plan: Plan, kind: str, n: int) -> dict[str, Any]:
     """Return where the table of a kind and size is."""
-    key = _key()
-    return plan.place(plan.home / f"{kind}-{n}-{key}", f"f_{n}_{key}")
+    name = f"{kind}-{n}-{_key()}"
+    return plan.place(plan.home / name, name.replace("-", "_"))
 
 
 def ensure(plan: Plan, kind: str, n: int) -> None:
@@ -35,10 +35,13 @@ def ensure(plan: Plan, kind: str, n: int) -> None:
     place = place_of(plan, kind, n)
     folder = Path(place["dir"])
     built = folder / "built"
-    if built.exists() and (plan.server is None or not _is_lost(place, kind)):
+    in_server = kind.endswith("postgres")
+    if built.exists() and (not in_server or plan.has_database(place["name"])):
         return
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    if in_server:
+        plan.make_database(place["name"])
     plan.say(f"building {n:,} files for {kind}")
     call("bench.tables:build", timeout=3600, kind=kind, place=place, n=n)
     built.touch()
@@ -49,18 +52,6 @@ def _key() -> str:
     files = [Path(synthetic.__file__), Path(__file__)]
     files += sorted((ROOT / "src/deltasql/catalog/sql/migrations").rglob("*.sql"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
-
-
-def _is_lost(place: dict[str, Any], kind: str) -> bool:
-    """Tell whether the server's cluster was made anew since."""
-    if not kind.endswith("postgres"):
-        return False
-    import psycopg
-
-    schema = place["schema"] + ("_dl" if kind.startswith("ducklake") else "")
-    with psycopg.connect(place["pg_dsn"], autocommit=True) as connection:
-        asked = "select 1 from pg_namespace where nspname = %s"
-        return connection.execute(asked, [schema]).fetchone() is None
 
 
 def build(kind: str, place: dict[str, Any], n: int) -> dict[str, Any]:
@@ -82,8 +73,6 @@ def _build_deltasql(place: dict[str, Any], backend: str, n: int) -> None:
     from deltasql.settings import Settings
 
     settings = Settings.load({"DELTASQL_MIRROR_MODE": "off"}, Path(place["dir"]))
-    if backend == "postgres":
-        _sql(place, f"drop schema if exists {place['schema']} cascade")
     with deltasql.connect(place[_URI[backend]], settings=settings) as catalog:
         location = f"{place['dir']}/table"
         table = catalog.create_table(
@@ -92,18 +81,18 @@ def _build_deltasql(place: dict[str, Any], backend: str, n: int) -> None:
         for chunk in synthetic.chunks(n, _ADDS):
             table.commit([synthetic.add(i, n) for i in chunk])
     if backend == "postgres":
-        _sql(place, "vacuum analyze")
+        _vacuum(place["pg_dsn"])
 
 
 _URI = {"sqlite": "sqlite_uri", "postgres": "pg_uri"}
 
 
-def _sql(place: dict[str, Any], *statements: str) -> None:
+def _vacuum(dsn: str) -> None:
+    """Do at once what autovacuum does within a minute or so."""
     import psycopg
 
-    with psycopg.connect(place["pg_dsn"], autocommit=True) as connection:
-        for statement in statements:
-            connection.execute(statement)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("vacuum analyze")
 
 
 def _build_log(log: Path, n: int) -> None:
@@ -171,11 +160,8 @@ def _build_iceberg(place: dict[str, Any], n: int) -> None:
 
 def _build_ducklake(place: dict[str, Any], backend: str, n: int) -> None:
     """Make a table of one row by DuckLake itself, then put the other files' rows beside it."""
-    schema = f"{place['schema']}_dl"
-    if backend == "postgres":
-        _sql(place, f"drop schema if exists {schema} cascade")
     connection = duck(backend)
-    ducklake_attach(connection, backend, place, schema)
+    ducklake_attach(connection, backend, place)
     connection.execute(
         "CREATE TABLE l.t(id BIGINT, ts TIMESTAMP, user_id VARCHAR, amount DOUBLE, "
         "note VARCHAR, date DATE)"
@@ -189,16 +175,16 @@ def _build_ducklake(place: dict[str, Any], backend: str, n: int) -> None:
     ends = {1: str(rows), 2: f"{last} 23:59:59.999", 6: last}
     totals = f"record_count = {rows}, next_row_id = {rows}, file_size_bytes = 1000000000"
     updates = [
-        f"update {{s}}ducklake_snapshot set next_file_id = {n + 1} where snapshot_id = 3",
-        f"update {{s}}ducklake_table_stats set {totals}",
+        f"update ducklake_snapshot set next_file_id = {n + 1} where snapshot_id = 3",
+        f"update ducklake_table_stats set {totals}",
     ]
     for column, end in ends.items():
         change = f"set max_value = '{end}' where column_id = {column}"
-        updates.append(f"update {{s}}ducklake_table_column_stats {change}")
+        updates.append(f"update ducklake_table_column_stats {change}")
     if backend == "sqlite":
         _fill_sqlite(Path(place["dir"]) / "ducklake.sqlite", n, updates)
     else:
-        _fill_postgres(place["pg_dsn"], schema, n, updates)
+        _fill_postgres(place["pg_dsn"], n, updates)
 
 
 def _ducklake_rows(n: int) -> Iterator[tuple[str, int, Iterator[tuple[Any, ...]]]]:
@@ -234,20 +220,20 @@ def _fill_sqlite(file: Path, n: int, updates: list[str]) -> None:
     for table, width, rows in _ducklake_rows(n):
         connection.executemany(f"insert into {table} values ({','.join('?' * width)})", rows)
     for update in updates:
-        connection.execute(update.format(s=""))
+        connection.execute(update)
     connection.commit()
     connection.execute("analyze")
     connection.close()
 
 
-def _fill_postgres(dsn: str, schema: str, n: int, updates: list[str]) -> None:
+def _fill_postgres(dsn: str, n: int, updates: list[str]) -> None:
     import psycopg
 
     with psycopg.connect(dsn, autocommit=True) as connection:
         for table, _, rows in _ducklake_rows(n):
-            with connection.cursor().copy(f"copy {schema}.{table} from stdin") as copy:
+            with connection.cursor().copy(f"copy {table} from stdin") as copy:
                 for row in rows:
                     copy.write_row(row)
         for update in updates:
-            connection.execute(update.format(s=f"{schema}."))
-        connection.execute("vacuum analyze")
+            connection.execute(update)
+    _vacuum(dsn)

@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+_LONGEST = 1000
+
 
 class DeltaSqlError(Exception):
     """Base of all deltasql errors."""
@@ -31,7 +33,7 @@ class DeltaSqlError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str = "", /, *, hint: str | None = None, **context: object) -> None:
-        super().__init__(message or (type(self).__doc__ or "").splitlines()[0])
+        super().__init__(_one_line(message or (type(self).__doc__ or "").splitlines()[0]))
         self.context = context
         self.advice = self.hint if hint is None else hint
 
@@ -43,6 +45,20 @@ class DeltaSqlError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         """Survive pickling between processes with context and advice intact."""
         return _rebuild, (type(self), self.message, self.advice, self.context)
+
+
+def _one_line(text: str) -> str:
+    """Return a message as one printable line: the path or name in it may come from a hostile log.
+
+    Unprinted characters are escaped, so that no text moves a terminal or fakes a line of a log
+    file; of a very long text both ends are told.
+    """
+    if not text.isprintable():
+        text = "".join(
+            each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+        )
+    half = _LONGEST // 2 - 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}"
 
 
 def _rebuild(

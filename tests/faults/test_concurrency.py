@@ -59,10 +59,6 @@ def _mixed(catalog_uri, tmp_path, *, processes: int, commits: int) -> None:
             assert context["read_version"] < context["version"]
             assert context["operation"]
             assert token not in acknowledged
-        # an append that only adds is never refused: nothing it read could have changed
-        assert all(
-            context["operation"] != "WRITE" or context["reason"] for context in refused.values()
-        )
         blind = {entry.commit_id for entry in history.values() if entry.is_blind_append}
         assert blind
 
@@ -77,10 +73,12 @@ def test_mixed_work_of_sixteen_processes_is_serializable(catalog_uri, tmp_path):
     _mixed(catalog_uri, tmp_path, processes=16, commits=40)
 
 
-def test_readers_never_stop_writers(catalog_uri, tmp_path):
+def test_readers_and_writers_do_not_stop_each_other(catalog_uri, tmp_path):
     with deltasql.connect(catalog_uri) as catalog:
         a_table(catalog, tmp_path)
-        readers = [start("read_forever", catalog_uri, "orders", "4") for _ in range(2)]
+        readers = [start("read_often", catalog_uri, "orders", "60") for _ in range(2)]
         writer = start("append_many", catalog_uri, "orders", "w", "40", "off")
         assert len(finish(writer)) == 40
-        assert all(finish(reader) > 0 for reader in readers)
+        for reader in readers:
+            seen = finish(reader)
+            assert seen == sorted(seen)

@@ -8,7 +8,7 @@ import pytest
 
 import deltasql
 from builders import ids
-from deltasql.testing.crash import declared_points, traced_points
+from deltasql.testing.crash import declared_points, hooked, traced_points
 from deltasql.testing.invariants import check_invariants
 from processes import start
 
@@ -18,6 +18,7 @@ ELSEWHERE = {
     "after-set-state": "set_state is the import's and the repair's",
     "before-drop-commit": "test_crash_of_single_statements",
     "before-purge": "test_crash_of_single_statements",
+    "before-resolve": "test_connection_loss",
     "after-mirror-conflict": "a conflict needs a foreign commit",
     "after-mirror-failure": "a failure needs a faulty store",
 }
@@ -88,13 +89,72 @@ def _crash(catalog_uri, tmp_path, point: str, passage: int) -> None:
         assert ids(catalog.table("totals")) == [70, 71]
 
 
-@pytest.mark.parametrize("point", COMMIT_POINTS)
+@pytest.mark.parametrize("point", ["after-lock", "before-commit", "after-commit", "after-put"])
 def test_killed_at_a_point_of_an_append(catalog_uri, tmp_path, point):
     _crash(catalog_uri, tmp_path, point, 3)
 
 
+@pytest.mark.req("R84")
+def test_killed_between_the_mirrors_of_two_tables(catalog_uri, tmp_path):
+    """SQL has both commits, the log follows, and a read by time sees both or none."""
+    code, told, err = _run(catalog_uri, tmp_path, {"DELTASQL_CRASH_AT": "before-put:6"})
+    assert code == -signal.SIGKILL, err
+    assert ("both", "orders", 3) not in told
+    with deltasql.connect(catalog_uri) as catalog:
+        orders, totals = catalog.table("orders"), catalog.table("totals")
+        assert (orders.version, totals.version) == (3, 1)
+        status = [catalog.mirror.status(name)["mirrored_through"] for name in ("orders", "totals")]
+        assert status == [3, 0]
+        moment = orders.history(1)[0].committed_at
+        assert totals.history(1)[0].committed_at == moment
+        at, before = moment, moment - 1
+        assert ids(orders, timestamp=at) == [0, 1, 7]
+        assert ids(totals, timestamp=at) == [70]
+        assert ids(orders, timestamp=before) == [0, 1]
+        assert ids(totals, timestamp=before) == []
+        for name in ("orders", "totals"):
+            check_invariants(catalog, name)
+
+
+SINGLE = {
+    "after-rename": lambda catalog: catalog.rename("totals", "sums"),
+    "before-drop-commit": lambda catalog: catalog.drop("totals"),
+    "before-purge": lambda catalog: catalog.drop("totals", purge=True),
+}
+
+
+@pytest.mark.parametrize("point", list(SINGLE))
+def test_crash_of_single_statements(catalog_uri, tmp_path, point):
+    """Rename and drop are there whole or not at all, and can be repeated."""
+
+    class StopError(Exception):
+        pass
+
+    def stop(name: str) -> None:
+        if name == point:
+            raise StopError
+
+    code, _, err = _run(catalog_uri, tmp_path, {})
+    assert code == 0, err
+    with deltasql.connect(catalog_uri) as catalog:
+        with hooked(stop), pytest.raises(StopError):
+            SINGLE[point](catalog)
+        names = {info.name for info in catalog.tables()}
+        assert names == ({"orders"} if point == "before-purge" else {"orders", "totals"})
+        if "totals" in names:
+            check_invariants(catalog, "totals")
+            SINGLE[point](catalog)
+            assert "totals" not in {info.name for info in catalog.tables()}
+
+
 @pytest.mark.verify
-@pytest.mark.parametrize("passage", [1, 2, 4, 5, 6])
+@pytest.mark.parametrize("point", COMMIT_POINTS)
+def test_killed_at_every_point_of_an_append(catalog_uri, tmp_path, point):
+    _crash(catalog_uri, tmp_path, point, 3)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("passage", [1, 5, 6])
 @pytest.mark.parametrize("point", COMMIT_POINTS)
 def test_killed_at_a_point_of_any_commit(catalog_uri, tmp_path, point, passage):
     _crash(catalog_uri, tmp_path, point, passage)

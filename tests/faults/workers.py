@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 
 import deltasql
 from builders import NO_MIRROR, an_add, rows
@@ -83,15 +82,15 @@ def _tell(token: str, table: str, version: int) -> None:
     print(json.dumps([token, table, version]), flush=True)
 
 
-def read_forever(uri: str, table: str, seconds: str) -> None:
-    """Open snapshots as fast as possible; print how many."""
-    end = time.monotonic() + float(seconds)
-    count = 0
+def read_often(uri: str, table: str, count: str) -> None:
+    """Open snapshots again and again; print the versions that were seen."""
+    seen = []
     with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
-        while time.monotonic() < end:
-            catalog.table(table).snapshot().files(["path"])
-            count += 1
-    print(json.dumps(count))
+        for _ in range(int(count)):
+            snapshot = catalog.table(table).snapshot()
+            assert snapshot.files(["path"]).num_rows == snapshot.version
+            seen.append(snapshot.version)
+    print(json.dumps(seen))
 
 
 if __name__ == "__main__":

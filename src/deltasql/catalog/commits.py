@@ -201,6 +201,7 @@ class Committer:
 
     def _resolve(self, requests: Sequence[CommitRequest]) -> list[Committed] | None:
         """Learn what became of a commit whose reply was lost; None means it did not happen."""
+        crash_point("before-resolve")
         deadline = self.monotonic() + _RESOLVE_FOR_S
         wait = 0.05
         while True:

@@ -57,7 +57,12 @@ def _rule_actions(store: ObjectStore, segment: Segment) -> Iterator[Action]:
         else:
             yield from _checkpoint_rules(store, part)
     for file in segment.commits:
-        yield from decode_commit(store.get(file.key), version=file.version, lenient=True)
+        payload = store.get(file.key)
+        if not payload.strip():
+            raise MalformedActionError(
+                f"The commit {file.key} at {store.uri} is empty.", version=file.version
+            )
+        yield from decode_commit(payload, version=file.version, lenient=True)
 
 
 def _checkpoint_rules(store: ObjectStore, part: LogFile) -> Iterator[Action]:

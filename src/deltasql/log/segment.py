@@ -36,8 +36,9 @@ def read_segment(store: ObjectStore) -> Segment:
     found = []
     for info in store.list_from(LOG_FOLDER):
         name = info.key.removeprefix(LOG_FOLDER)
-        parsed = LogFile.parse(name) if "/" not in name and info.size else None
-        if parsed is not None:
+        parsed = LogFile.parse(name) if "/" not in name else None
+        # an empty checkpoint is a torn one; an empty commit is there and must be told as such
+        if parsed is not None and (info.size or parsed.kind is LogFileKind.COMMIT):
             found.append(parsed)
     return build_segment(found, store.uri)
 

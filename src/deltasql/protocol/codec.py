@@ -7,7 +7,7 @@ come; decoding canonical bytes and encoding them again is the identity.
 from __future__ import annotations
 
 import hashlib
-import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -20,6 +20,7 @@ from deltasql.protocol.actions import (
     Action,
     Add,
     Cdc,
+    CommitInfo,
     DeletionVector,
     DomainMetadata,
     Format,
@@ -34,6 +35,7 @@ _sorted_encoder = msgspec.json.Encoder(order="sorted")
 _BY_KIND = {kind.kind: kind for kind in ACTION_TYPES}  # type: ignore[attr-defined]
 _RANK = {kind: rank for rank, kind in enumerate(_BY_KIND)}
 _LAST = len(_RANK)
+_DEEPEST = 100
 _NESTED: dict[str, type[msgspec.Struct]] = {"deletionVector": DeletionVector, "format": Format}
 
 _Line = msgspec.defstruct(
@@ -54,11 +56,13 @@ def serialize_actions(actions: Iterable[Action]) -> bytes:
     Raises:
         InvalidCommitError: an action holds a value that JSON cannot carry.
     """
-    ranked = sorted(actions, key=_rank)
     try:
+        ranked = sorted(actions, key=_rank)
         return b"".join(_encode_line(action) + b"\n" for action in ranked)
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidCommitError(f"An action cannot be written as JSON: {error}.") from error
+        raise InvalidCommitError(
+            f"An action cannot be written as JSON: {_reason(error)}."
+        ) from error
 
 
 def digest(payload: bytes) -> str:
@@ -103,7 +107,12 @@ def from_json_object(line: Mapping[str, Any]) -> Action:
     Raises:
         MalformedActionError: the envelope or the action in it is not valid.
     """
-    action = _decode_line(msgspec.json.encode(line), None, 1, lenient=False)
+    try:
+        _check_free(line)
+        raw = msgspec.json.encode(line)
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+        _refuse(None, 1, _reason(error), error)
+    action = _decode_line(raw, None, 1, lenient=False)
     assert action is not None  # noqa: S101 (only a lenient decoder passes a line over)
     return action
 
@@ -126,12 +135,32 @@ def _rank(action: Action) -> tuple[int, str, str, bytes]:
 
 def _encode_line(action: Action) -> bytes:
     if isinstance(action, UnknownAction):
+        _check_free(action.body)
         return _sorted_encoder.encode({action.kind: action.body})
     if isinstance(action, Protocol):
         action = _with_sorted_features(action)
     if _has_extra(action):
-        return _sorted_encoder.encode({action.kind: _plain(action)})
+        plain = _plain(action)
+        _check_free(plain)
+        return _sorted_encoder.encode({action.kind: plain})
+    if isinstance(action, CommitInfo):
+        _check_free(msgspec.structs.astuple(action))
     return _encoder.encode({action.kind: action})
+
+
+def _check_free(value: Any, depth: int = 0) -> None:
+    """Refuse values of free form that would not come back as they are.
+
+    JSON has no NaN (it would be written as null), and how deep a parser can go depends on the
+    stack it is called from; a limit of our own gives the same answer everywhere.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a number is not finite")
+    if isinstance(value, dict | list | tuple):
+        if depth > _DEEPEST:
+            raise RecursionError
+        for each in value.values() if isinstance(value, dict) else value:
+            _check_free(each, depth + 1)
 
 
 def _with_sorted_features(protocol: Protocol) -> Protocol:
@@ -168,9 +197,11 @@ def _plain(value: msgspec.Struct) -> dict[str, Any]:
 def _decode_line(raw: bytes, version: int | None, number: int, *, lenient: bool) -> Action | None:
     try:
         line = _STRICT.decode(raw)
+        found = [action for action in msgspec.structs.astuple(line) if action is not None]
+        if found and isinstance(found[0], CommitInfo):
+            _check_free(msgspec.structs.astuple(found[0]))
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return _decode_slowly(raw, version, number, lenient=lenient)
-    found = [action for action in msgspec.structs.astuple(line) if action is not None]
     if len(found) == 1 and not _has_extra(found[0]):
         action: Action = found[0]
         return action
@@ -181,6 +212,7 @@ def _decode_slowly(raw: bytes, version: int | None, number: int, *, lenient: boo
     """Decode a line that is not plain: unknown fields, unknown actions, or an error to explain."""
     try:
         envelope = msgspec.json.decode(raw)
+        _check_free(envelope)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         _refuse(version, number, _reason(error), error)
     if not isinstance(envelope, dict):
@@ -234,6 +266,8 @@ def _whole(value: Any) -> Any:
 def _reason(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "the JSON is nested too deeply"
+    if isinstance(error, UnicodeError):
+        return "a text is not valid UTF-8"
     return str(error).rstrip(".")
 
 
@@ -254,6 +288,6 @@ def dump_values(values: Mapping[str, Any]) -> str:
 def operation_strings(values: Mapping[str, Any] | None) -> dict[str, str]:
     """Return operation parameters or metrics with string values only, as every reader accepts."""
     return {
-        str(key): value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        str(key): value if isinstance(value, str) else _sorted_encoder.encode(value).decode()
         for key, value in (values or {}).items()
     }

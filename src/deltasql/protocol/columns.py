@@ -134,8 +134,9 @@ def check_names(schema: StructType, mode: MappingMode = "none") -> None:
         seen: dict[str, str] = {}
         for field in struct.fields:
             here = f"{path}.{field.name}" if path else field.name
-            twin = seen.setdefault(field.name.lower(), field.name)
-            if twin is not field.name:
+            twin = seen.get(field.name.lower())
+            seen[field.name.lower()] = field.name
+            if twin is not None:
                 raise SchemaError(f"The columns {twin} and {here} have the same name.", column=here)
             if not field.name or (mode == "none" and _AWKWARD & set(field.name)):
                 raise SchemaError(

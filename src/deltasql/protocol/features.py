@@ -152,6 +152,8 @@ def with_features(protocol: Protocol, features: Iterable[str]) -> Protocol:
 
 def without_fence(protocol: Protocol) -> Protocol:
     """Return the protocol without our fence; nothing else changes."""
+    if not is_fenced(protocol):
+        return protocol
     features = [name for name in protocol.writer_features or () if name != FENCE]
     return msgspec.structs.replace(protocol, writer_features=features)
 

@@ -64,8 +64,8 @@ class LogFile:
                 continue
             groups = found.groupdict()
             version = int(groups["version"])
-            last = int(groups.get("last") or version)
-            if max(version, last) > MAX_VERSION:
+            last = int(groups["last"]) if "last" in groups else version
+            if max(version, last) > MAX_VERSION or last < version:
                 return None
             part, parts = int(groups.get("part") or 0), int(groups.get("parts") or 0)
             return cls(version, LogFileKind(kind), name, part, parts, last)

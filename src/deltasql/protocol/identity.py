@@ -9,7 +9,8 @@ from deltasql.protocol.actions import Add, Remove
 
 FileKey: TypeAlias = tuple[str, str]
 
-_FILE_URI = re.compile(r"file:/{1,3}(?=[^/])|^/(?=[^/])")
+# `file://x/y` names a host, `//x` another authority: neither is the path /x
+_LOCAL = re.compile(r"(?:file:(?://)?)?/(?!/)")
 
 
 def path_key(path: str) -> str:
@@ -18,7 +19,8 @@ def path_key(path: str) -> str:
     `/x`, `file:/x` and `file:///x` are one place; relative paths and URIs of other schemes are
     compared byte by byte, as every reader does.
     """
-    return _FILE_URI.sub("file:///", path, count=1) if path.startswith(("/", "file:/")) else path
+    found = _LOCAL.match(path)
+    return path if found is None else "file:///" + path[found.end() :]
 
 
 def file_key(action: Add | Remove) -> FileKey:

@@ -32,6 +32,7 @@ _DEFAULTS: Mapping[str, str] = {
     STATS_INDEX_PROPERTY: str(DEFAULT_STATS_INDEX_COLUMNS),
 }
 _BOOLEANS = {key for key, value in _DEFAULTS.items() if value in {"true", "false"}}
+_LEAST = {"delta.checkpointInterval": 1, "delta.dataSkippingNumIndexedCols": -1}
 _UNITS = {
     "microsecond": timedelta(microseconds=1),
     "millisecond": timedelta(milliseconds=1),
@@ -74,7 +75,10 @@ def read_interval(configuration: Mapping[str, str], key: str) -> timedelta:
     parts = _INTERVAL.findall(spelled)
     if not parts or _INTERVAL.sub("", spelled).strip() or any(u not in _UNITS for _, u in parts):
         raise BadArgumentError(f"The property {key} is {text!r}, not an interval like '7 days'.")
-    return sum((int(count) * _UNITS[unit] for count, unit in parts), timedelta())
+    try:
+        return sum((int(count) * _UNITS[unit] for count, unit in parts), timedelta())
+    except (OverflowError, ValueError) as error:
+        raise BadArgumentError(f"The property {key} is longer than any interval.") from error
 
 
 def check(properties: Mapping[str, str]) -> None:
@@ -90,7 +94,7 @@ def check(properties: Mapping[str, str]) -> None:
             raise BadArgumentError(f"The property {key} must be true or false, not {value!r}.")
         if key.endswith("RetentionDuration") and key in _DEFAULTS:
             read_interval(properties, key)
-        if key in {"delta.checkpointInterval", "delta.dataSkippingNumIndexedCols"}:
-            read_int(properties, key)
+        if key in _LEAST and read_int(properties, key) < _LEAST[key]:
+            raise BadArgumentError(f"The property {key} must be at least {_LEAST[key]}.")
     if read(properties, "delta.isolationLevel") != "Serializable":
         raise BadArgumentError("The property delta.isolationLevel may only be Serializable.")

@@ -24,8 +24,12 @@ from deltasql.protocol.actions import (
     Sidecar,
     Txn,
 )
+from deltasql.protocol.columns import check_names, find_field, mapping_mode
 from deltasql.protocol.features import check_protocol
 from deltasql.protocol.identity import file_key
+from deltasql.protocol.schema import parse_schema
+
+_VECTOR_TYPES = frozenset("uip")
 
 
 def check_commit(actions: Sequence[Action], *, partition_columns: Iterable[str] | None) -> None:
@@ -36,6 +40,7 @@ def check_commit(actions: Sequence[Action], *, partition_columns: Iterable[str] 
 
     Raises:
         InvalidCommitError: says which action and why.
+        SchemaError: the schema of a `metaData` is none.
     """
     for action in actions:
         reason = _check_action(action)
@@ -50,27 +55,86 @@ def _check_action(action: Action) -> str | None:  # noqa: PLR0911 (one reason pe
     match action:
         case CheckpointMetadata() | Sidecar():
             return f"`{action.kind}` belongs into checkpoints only"
+        case CommitInfo():
+            return _check_info(action)
         case Protocol():
-            return check_protocol(action)
+            names = (*(action.reader_features or ()), *(action.writer_features or ()))
+            return check_protocol(action) or _bad_texts("feature", *names)
         case Metadata():
-            return None if action.id else "`metaData` has no id"
-        case Add(path=path, size=size):
-            if size < 0:
-                return f"the size of {path} is negative"
-            return _bad_text(path, "path") or _bad_text(action.stats or "", "stats")
-        case Remove(path=path) | Cdc(path=path):
-            return _bad_text(path, "path")
+            return _check_metadata(action)
+        case Add() | Remove() | Cdc():
+            return _check_file(action)
         case Txn(app_id=app_id):
-            return _bad_text(app_id, "appId")
-        case DomainMetadata(domain=domain):
-            return _bad_text(domain, "domain")
+            return _bad_texts("appId", app_id)
+        case DomainMetadata(domain=domain, configuration=configuration):
+            return _bad_texts("domain", domain) or _nul("configuration", configuration)
     return None
 
 
-def _bad_text(text: str, name: str) -> str | None:
-    if "\x00" in text:
-        return f"a {name} holds a NUL character"
-    return None if text or name == "stats" else f"a {name} is empty"
+def _check_file(action: Add | Remove | Cdc) -> str | None:
+    bad = _bad_texts("path", action.path)
+    if bad:
+        return bad
+    if action.size is not None and action.size < 0:
+        return f"the size of {action.path} is negative"
+    if isinstance(action, Cdc):
+        return f"the change file {action.path} says dataChange" if action.data_change else None
+    if isinstance(action, Add):
+        bad = _nul("clusteringProvider", action.clustering_provider)
+    return bad or _nul("stats", action.stats) or _check_vector(action)
+
+
+def _check_vector(action: Add | Remove) -> str | None:
+    vector = action.deletion_vector
+    if vector is None:
+        return None
+    if vector.storage_type not in _VECTOR_TYPES:
+        return f"the deletion vector of {action.path} has an unknown storage type"
+    if vector.cardinality < 0 or vector.size_in_bytes < 0 or (vector.offset or 0) < 0:
+        return f"a number in the deletion vector of {action.path} is negative"
+    return _bad_texts("pathOrInlineDv", vector.path_or_inline_dv)
+
+
+def _check_metadata(metadata: Metadata) -> str | None:
+    if metadata.format.provider != "parquet":
+        return "the format of `metaData` is not parquet"
+    texts = (metadata.name, metadata.description, metadata.schema_string)
+    bad = _bad_texts("table id", metadata.id) or next(
+        (bad for text in texts if (bad := _nul("text of `metaData`", text))), None
+    )
+    if bad:
+        return bad
+    schema = parse_schema(metadata.schema_string)
+    check_names(schema, mapping_mode(metadata.configuration))
+    gone = next((c for c in metadata.partition_columns if find_field(schema, c) is None), None)
+    return None if gone is None else f"the partition column {gone} is not in the schema"
+
+
+def _check_info(info: CommitInfo) -> str | None:
+    """Free in form, but what the history tells of it has a form."""
+    for name, value in (
+        ("operationParameters", info.operation_parameters),
+        ("operationMetrics", info.operation_metrics),
+    ):
+        if value is not None and not isinstance(value, dict):
+            return f"`{name}` of `commitInfo` is not an object"
+    for name, value in (("userMetadata", info.user_metadata), ("userName", info.user_name)):
+        if value is not None and not isinstance(value, str):
+            return f"`{name}` of `commitInfo` is not a text"
+        if _nul(name, value):
+            return _nul(name, value)
+    return None
+
+
+def _bad_texts(name: str, *texts: str) -> str | None:
+    if not all(texts):
+        return f"a {name} is empty"
+    return next((bad for text in texts if (bad := _nul(name, text))), None)
+
+
+def _nul(name: str, text: str | None) -> str | None:
+    """No database keeps a text with a NUL in it."""
+    return f"a {name} holds a NUL character" if text and "\x00" in text else None
 
 
 def _check_unique(actions: Sequence[Action]) -> None:
