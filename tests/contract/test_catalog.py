@@ -386,3 +386,12 @@ def test_a_second_connection_sees_the_same_tables(catalog_uri, tmp_path):
         other.table("orders").append(rows(2))
         assert ids(one.table("orders")) == [1, 2]
         assert one.catalog_id == other.catalog_id
+
+
+def test_a_stream_of_files_may_be_left_in_the_middle(catalog, table):
+    table.commit([an_add(f"f{number}") for number in range(5_000)])
+    stream = table.snapshot().stream_files(["path"])
+    assert next(stream).num_rows > 0
+    stream.close()
+    assert table.append(rows(1)) == 2
+    assert sum(batch.num_rows for batch in table.snapshot().stream_files(["path"])) == 5_001

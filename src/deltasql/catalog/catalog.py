@@ -257,6 +257,8 @@ def check_name(namespace: str, name: str) -> None:
 def create_identity(database: Database, catalog_id: str, *, now: int) -> CatalogRow:
     """Give a new catalog its id and first epoch; a catalog that has one keeps it."""
     with database.write() as work:
+        if database.dialect.has_row_locks:
+            work.run("lock_catalog")
         rows = work.rows("catalog_row")
         if not rows:
             work.run("insert_catalog", catalog_id=catalog_id, epoch=1, created_at=now)

@@ -67,9 +67,9 @@ def migrate(database: Database, *, now: int) -> tuple[Migration, ...]:
     """
     _refuse_newer(status(database))
     with database.write() as work:
-        work.run("schema_version_table")
         if database.dialect.has_row_locks:
-            work.run("lock_schema_version")
+            work.run("lock_catalog")
+        work.run("schema_version_table")
         found = _status(database, work)
         _refuse_newer(found)
         for step in found.missing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -173,7 +173,7 @@ class Catalog:
             raise TableExistsError(f"There is a table {spec.name!r} already.", table=spec.name)
         check_place(session.store_at(spec.location), session.new_id())
         new = NewTable(table_id, namespace, name, spec.location, location_key(spec.location))
-        note = creation_note(metadata)
+        note = replace(creation_note(metadata), committer=session.committer, client=session.client)
         request = CommitRequest(table_id, (protocol, metadata), ReadSet(-1), note, session.new_id())
         started = time.monotonic()
         done = session.book.create(new, request)

@@ -147,7 +147,6 @@ def test_null_partition_values_are_kept_everywhere():
 @pytest.mark.req("R22")
 def test_times_are_whole_milliseconds():
     assert '"timestamp":1767225600000,' in line(info())
-    assert "deletionTimestamp: Expected" not in line(remove("f"))
     assert '"deletionTimestamp":1767225600000,' in line(remove("f"))
 
 
@@ -324,7 +323,8 @@ def test_what_is_no_commit_is_refused_in_words(text, reason, lenient):
         assert decode_commit(text, version=7, lenient=True) == []
         return
     if b'"version":true' in text and lenient:
-        pytest.skip("a lenient reader takes true for 1")
+        assert decode_commit(text, version=7, lenient=True) == [Txn(app_id="a", version=1)]
+        return
     message = refused(text, lenient=lenient)
     assert reason in message
     assert "version 7, line 1" in message

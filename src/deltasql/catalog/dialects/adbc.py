@@ -7,7 +7,7 @@ do not, and are three times as fast for small statements.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import adbc_driver_manager as adbc
@@ -50,7 +50,9 @@ class AdbcConnection:
             found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
         return found
 
-    def batches(self, text: str, values: bytes | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, text: str, values: bytes | None = None
+    ) -> Generator[pa.RecordBatch, None, None]:
         """Run a query once and yield its rows as Arrow batches."""
         statement = adbc.AdbcStatement(self._raw)
         try:

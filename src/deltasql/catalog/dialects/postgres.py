@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import adbc_driver_postgresql
@@ -101,13 +101,13 @@ class PostgresDatabase:
         statement = _literal(self.queries.compile(text).text, params)
         connection = self._arrow_connection()
         try:
-            batches = connection.batches(statement)
-            while True:
-                with _mapped():
-                    batch = next(batches, None)
-                if batch is None:
-                    break
-                yield batch.cast(schema) if batch.schema != schema else batch
+            with closing(connection.batches(statement)) as batches:
+                while True:
+                    with _mapped():
+                        batch = next(batches, None)
+                    if batch is None:
+                        break
+                    yield batch.cast(schema) if batch.schema != schema else batch
         except BaseException:
             connection.close()
             raise
@@ -120,7 +120,8 @@ class PostgresDatabase:
         create = sql.SQL("create schema if not exists {}").format(sql.Identifier(self.schema))
         with _mapped(), self._pool.connection() as connection:
             if not connection.execute(there, [self.schema]).fetchall():
-                connection.execute(create)
+                with suppress(psycopg.errors.UniqueViolation):  # somebody else was first
+                    connection.execute(create)
 
     def script(self, text: str, work: Work) -> None:
         """Run the statements of a migration one by one."""

@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,7 @@ class SqliteDatabase:
         query = self.queries.compile(f"select {typed} union all select * from ({text})")
         with self._connection() as connection:
             first = True
-            for batch in connection.batches(query.text, _json(params)):
+            for batch in connection.batches(query.text, _json(params) if query.names else None):
                 rows = batch.slice(1) if first else batch
                 first = False
                 yield pa.RecordBatch.from_arrays(
@@ -231,14 +231,14 @@ class _Connection:
         with _mapped():
             return self._raw.rows(text, values)
 
-    def batches(self, text: str, values: bytes) -> Iterator[pa.RecordBatch]:
-        batches = self._raw.batches(text, values)
-        while True:
-            with _mapped():
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
+    def batches(self, text: str, values: bytes | None) -> Iterator[pa.RecordBatch]:
+        with closing(self._raw.batches(text, values)) as batches:
+            while True:
+                with _mapped():
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield batch
 
     def commit(self) -> None:
         """Commit; a busy database is tried again, any other failure rolls back."""

@@ -165,5 +165,5 @@ insert into dl_schema_version (version, name, applied_at) values (:version, :nam
 -- name: schema_versions
 select version, name, applied_at from dl_schema_version order by version
 
--- name: lock_schema_version
-lock table dl_schema_version in exclusive mode
+-- name: lock_catalog
+select pg_advisory_xact_lock(hashtextextended('deltasql ' || current_schema(), 0))

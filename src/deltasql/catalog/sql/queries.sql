@@ -5,10 +5,8 @@
 select catalog_id, epoch, created_at from dl_catalog
 
 -- name: insert_catalog
-insert into dl_catalog (catalog_id, epoch, created_at) values (:catalog_id, :epoch, :created_at)
-
--- name: set_epoch
-update dl_catalog set epoch = :epoch
+insert into dl_catalog (only_row, catalog_id, epoch, created_at)
+values (1, :catalog_id, :epoch, :created_at)
 
 -- name: take_ids
 update dl_counters set value = value + :amount where name = :name returning value
@@ -23,10 +21,6 @@ select {table_columns} from dl_tables t where t.table_id = :table_id
 -- name: table_by_name
 select {table_columns} from dl_tables t
 where t.namespace = :namespace and t.name = :name and t.state <> 'deleted'
-
--- name: table_by_location
-select {table_columns} from dl_tables t
-where t.location_key = :location_key and t.state not in ('deleted', 'detached')
 
 -- name: all_tables
 select {table_columns} from dl_tables t where t.state <> 'deleted' order by t.namespace, t.name
@@ -45,9 +39,6 @@ update dl_tables set namespace = :namespace, name = :name where table_id = :tabl
 
 -- name: set_state
 update dl_tables set state = :state where table_id = :table_id
-
--- name: set_properties
-update dl_tables set properties = :properties where table_id = :table_id
 
 -- name: advance_table
 update dl_tables set
@@ -231,27 +222,12 @@ where table_id = :table_id and status <> 'SUCCESS' and retry_count < :max_attemp
     and (retry_count = 0 or last_attempt_at is null or last_attempt_at <= :latest_attempt)
 order by version
 
--- name: mirror_newest_success
-select max(version) from dl_mirror_status where table_id = :table_id and status = 'SUCCESS'
-
--- name: mirror_counts
-select status, count(*) from dl_mirror_status where table_id = :table_id group by status
-
 -- name: oldest_unmirrored
 select min(committed_at) from dl_table_versions
 where table_id = :table_id and version > :mirrored_through
 
 -- name: conflict_state
 update dl_tables set state = 'conflict' where table_id = :table_id and state = 'active'
-
--- name: insert_log_file
-insert into dl_log_files (table_id, key, version, kind, size, digest)
-values (:table_id, :key, :version, :kind, :size, :digest)
-on conflict (table_id, key) do update set
-    version = excluded.version, size = excluded.size, digest = excluded.digest
-
--- name: log_files
-select key, version, kind, size, digest from dl_log_files where table_id = :table_id order by key
 
 -- name: purge_files
 delete from dl_files where table_id = :table_id

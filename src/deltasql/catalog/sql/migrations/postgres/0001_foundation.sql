@@ -2,6 +2,7 @@
 -- index that answers questions fast. Times are integers, milliseconds since 1970 in UTC.
 
 create table dl_catalog (
+    only_row integer primary key check (only_row = 1),
     catalog_id uuid not null,
     epoch bigint not null,
     created_at bigint not null

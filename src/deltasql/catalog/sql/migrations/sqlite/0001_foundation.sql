@@ -2,6 +2,7 @@
 -- index that answers questions fast. Times are integers, milliseconds since 1970 in UTC.
 
 create table dl_catalog (
+    only_row integer primary key check (only_row = 1),
     catalog_id text not null,
     epoch integer not null,
     created_at integer not null
