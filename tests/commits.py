@@ -23,7 +23,7 @@ SCHEMA_STRING = (
     '{"name":"name","type":"string","nullable":true,"metadata":{}},'
     '{"name":"day","type":"string","nullable":true,"metadata":{}}]}'
 )
-ODD_TEXT = "é 日本 😀 \ue000 \u2028 \x7f \"quoted\" back\\slash /slash <&> \b\t\n\f\r\x1f"
+ODD_TEXT = 'é 日本 😀 \ue000 \u2028 \x7f "quoted" back\\slash /slash <&> \b\t\n\f\r\x1f'
 
 
 def info(**changes) -> CommitInfo:

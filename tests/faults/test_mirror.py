@@ -1,6 +1,7 @@
 """The first mirror: in order, exactly once, never failing a commit, stopping at foreign bytes."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -228,3 +229,13 @@ def test_the_tracker_answers_what_is_due(catalog_uri, tmp_path):
         assert tracker.get_status(table_id, 0).error_message is None
         assert tracker.get_mirror_lag(table_id).versions == 1
         assert tracker.get_status(table_id, 99) is None
+
+
+def test_threads_that_commit_at_once_leave_nothing_unmirrored(catalog, tmp_path):
+    """A commit that finds the table's mirror busy is taken along by the one that is busy."""
+    table = a_table(catalog, tmp_path)
+    with ThreadPoolExecutor(6) as pool:
+        versions = list(pool.map(lambda n: table.commit([an_add(f"f{n}")]), range(60)))
+    assert sorted(versions) == list(range(1, 61))
+    assert catalog.mirror.status("orders")["lag_versions"] == 0
+    check_invariants(catalog, "orders")

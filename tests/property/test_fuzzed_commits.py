@@ -24,7 +24,9 @@ from mutations import mutated
 
 _IS_FIXED = os.environ.get("HYPOTHESIS_PROFILE", "fixed") == "fixed"
 EXAMPLES = int(os.environ.get("DELTASQL_FUZZ_EXAMPLES", "5000"))
-SEED = os.environ.get("DELTASQL_FUZZ_SEED", "1" if _IS_FIXED else str(random.SystemRandom().random()))
+SEED = os.environ.get(
+    "DELTASQL_FUZZ_SEED", "1" if _IS_FIXED else str(random.SystemRandom().random())
+)
 PARTS = 10
 PAYLOADS = [serialize_actions(actions) for actions in COMMITS.values()]
 

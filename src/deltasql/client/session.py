@@ -120,7 +120,8 @@ class Session:
 
     def mirror_mode(self, row: TableRow) -> str:
         """Return how a table is mirrored, its own properties considered."""
-        return self.settings.for_table(row.properties).mirror.mode
+        settings = self.settings.for_table(row.properties) if row.properties else self.settings
+        return settings.mirror.mode
 
     def close(self) -> None:
         """End mirror attempts under way, then close stores and connections."""

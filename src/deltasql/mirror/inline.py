@@ -27,6 +27,7 @@ class InlineMirror:
     monotonic: Callable[[], float] = time.monotonic
     _pool: ThreadPoolExecutor | None = None
     _busy: set[str] = field(default_factory=set)
+    _again: set[str] = field(default_factory=set)
     _failures: dict[str, tuple[int, float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -51,7 +52,11 @@ class InlineMirror:
     def _begin(self, table_id: str) -> bool:
         with self._lock:
             _, until = self._failures.get(table_id, (0, 0.0))
-            if table_id in self._busy or self.monotonic() < until:
+            if table_id in self._busy:
+                # Whoever mirrors the table now takes this version along.
+                self._again.add(table_id)
+                return False
+            if self.monotonic() < until:
                 return False
             self._busy.add(table_id)
             return True
@@ -60,11 +65,22 @@ class InlineMirror:
         table_id = done.before.table_id
         try:
             result = self._mirror(done)
+            while result.error is None and not self._end(table_id):
+                result = self.engine.catch_up(table_id, seconds=self.deadline_s, most=_BACKLOG)
         finally:
             with self._lock:
                 self._busy.discard(table_id)
         self._note(table_id, failed=result.outcome is Mirrored.FAILED)
         return result
+
+    def _end(self, table_id: str) -> bool:
+        """Give the table free, unless commits came while it was busy: then go on."""
+        with self._lock:
+            if table_id in self._again:
+                self._again.discard(table_id)
+                return False
+            self._busy.discard(table_id)
+            return True
 
     def _mirror(self, done: Committed) -> MirrorResult:
         if done.payload is not None and done.before.mirrored_through == done.version - 1:

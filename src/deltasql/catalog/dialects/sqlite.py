@@ -30,6 +30,7 @@ from deltasql.errors import (
     BadArgumentError,
     CatalogError,
     CatalogUnavailableError,
+    CommitUnknownError,
     ConfigError,
 )
 
@@ -40,7 +41,6 @@ DIALECT = Dialect(
     has_server_clock=False,
 )
 _BUSY_MS = 30_000
-_ATTEMPTS = 4
 _CHUNK_ROWS = 5_000
 _encoder = msgspec.json.Encoder()
 
@@ -241,19 +241,19 @@ class _Connection:
                 yield batch
 
     def commit(self) -> None:
-        """Commit; a busy database is tried again, any other failure rolls back."""
-        for attempt in range(_ATTEMPTS):
-            try:
-                self.execute("commit")
-            except CatalogUnavailableError:
-                if attempt == _ATTEMPTS - 1:
-                    self.roll_back()
-                    raise
-            except BaseException:
-                self.roll_back()
-                raise
-            else:
-                return
+        """Commit; after a failing disk only a look at the database tells what became of it.
+
+        Raises:
+            CommitUnknownError: COMMIT failed.
+        """
+        try:
+            self.execute("commit")
+        except CatalogError as error:
+            self.roll_back()
+            raise CommitUnknownError(f"COMMIT failed: {error.message}") from error
+        except BaseException:
+            self.roll_back()
+            raise
 
     def roll_back(self) -> None:
         """End the transaction; a connection that cannot is not used again."""

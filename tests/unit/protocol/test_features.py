@@ -1,0 +1,231 @@
+"""Table features: legacy versions spelled out, protocols raised, the fence put up and taken down."""
+
+import pytest
+
+from commits import metadata
+from deltasql.errors import UnsupportedFeatureError
+from deltasql.protocol.actions import Protocol
+from deltasql.protocol.features import (
+    FENCE,
+    READABLE,
+    WRITABLE,
+    check_protocol,
+    enabled_by,
+    is_fenced,
+    new_table_protocol,
+    reader_features,
+    require_readable,
+    require_writable,
+    with_features,
+    without_fence,
+    writer_features,
+)
+
+
+def protocol(reader: int, writer: int, readers=None, writers=None) -> Protocol:
+    return Protocol(
+        min_reader_version=reader,
+        min_writer_version=writer,
+        reader_features=readers,
+        writer_features=writers,
+    )
+
+
+def shape(found: Protocol) -> tuple[object, ...]:
+    return (
+        found.min_reader_version,
+        found.min_writer_version,
+        found.reader_features,
+        found.writer_features,
+    )
+
+
+LEGACY = {
+    1: set(),
+    2: {"appendOnly", "invariants"},
+    3: {"checkConstraints"},
+    4: {"changeDataFeed", "generatedColumns"},
+    5: {"columnMapping"},
+    6: {"identityColumns"},
+}
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_legacy_writer_version_stands_for_all_features_up_to_it(version):
+    expected = {name for at, names in LEGACY.items() if at <= version for name in names}
+    assert writer_features(protocol(1, version)) == expected
+    assert reader_features(protocol(1, version)) == set()
+
+
+def test_reader_version_two_is_column_mapping():
+    assert reader_features(protocol(2, 5)) == {"columnMapping"}
+
+
+def test_lists_count_only_where_the_version_says_so():
+    assert reader_features(protocol(3, 7, ["a"], ["a", "b"])) == {"a"}
+    assert writer_features(protocol(3, 7, ["a"], ["a", "b"])) == {"a", "b"}
+    assert writer_features(protocol(1, 7, None, None)) == set()
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "after"),
+    [
+        ((1, 2), {"appendOnly"}, (1, 2, None, None)),
+        ((1, 2), set(), (1, 2, None, None)),
+        ((1, 2), {"domainMetadata"}, (1, 7, None, ["appendOnly", "domainMetadata", "invariants"])),
+        (
+            (1, 4),
+            {FENCE},
+            (
+                1,
+                7,
+                None,
+                [
+                    "appendOnly",
+                    "changeDataFeed",
+                    "checkConstraints",
+                    FENCE,
+                    "generatedColumns",
+                    "invariants",
+                ],
+            ),
+        ),
+        ((1, 1), {"columnMapping"}, (2, 7, None, ["columnMapping"])),
+        (
+            (1, 2),
+            {"timestampNtz"},
+            (3, 7, ["timestampNtz"], ["appendOnly", "invariants", "timestampNtz"]),
+        ),
+        ((1, 7, None, []), {"deletionVectors"}, (3, 7, ["deletionVectors"], ["deletionVectors"])),
+        ((3, 7, [], []), {"rowTracking"}, (3, 7, [], ["rowTracking"])),
+        ((3, 7, ["a"], ["a"]), {"b"}, (3, 7, ["a"], ["a", "b"])),
+    ],
+)
+def test_a_protocol_is_raised_no_further_than_its_features_ask(before, wanted, after):
+    found = with_features(protocol(*before), wanted)
+    assert shape(found) == after
+    assert check_protocol(found) is None
+
+
+def test_mapped_legacy_tables_list_the_mapping_for_readers_too():
+    found = with_features(protocol(2, 5), {"deletionVectors"})
+    assert found.reader_features == ["columnMapping", "deletionVectors"]
+    assert set(writer_features(protocol(2, 5))) < set(found.writer_features)
+    assert check_protocol(found) is None
+
+
+def test_raising_twice_is_raising_once():
+    once = with_features(protocol(1, 2), {"timestampNtz", FENCE})
+    assert with_features(once, {"timestampNtz", FENCE}) == once
+
+
+def test_new_tables_are_fenced_and_readable_everywhere():
+    found = new_table_protocol(metadata())
+    assert shape(found) == (1, 7, None, ["appendOnly", FENCE, "inCommitTimestamp", "invariants"])
+    assert is_fenced(found)
+    require_writable(found, "t")
+
+
+@pytest.mark.parametrize("value", ["false", "FALSE", " False "])
+def test_the_fence_can_be_left_out(value):
+    found = new_table_protocol(metadata(configuration={"deltasql.fence": value}))
+    assert not is_fenced(found)
+
+
+def test_the_fence_comes_down_and_nothing_else_changes():
+    fenced = new_table_protocol(metadata())
+    open_ = without_fence(fenced)
+    assert not is_fenced(open_)
+    assert shape(open_)[:3] == shape(fenced)[:3]
+    assert set(fenced.writer_features) - set(open_.writer_features) == {FENCE}
+    assert with_features(open_, {FENCE}) == fenced
+
+
+@pytest.mark.parametrize("plain", [protocol(1, 2), protocol(1, 7, None, ["appendOnly"])])
+def test_taking_down_a_fence_that_is_not_there_changes_nothing(plain):
+    assert without_fence(plain) == plain
+    assert check_protocol(without_fence(plain)) is None
+
+
+@pytest.mark.parametrize(
+    ("configuration", "features"),
+    [
+        ({}, set()),
+        ({"delta.enableDeletionVectors": "TRUE"}, {"deletionVectors"}),
+        ({"delta.enableDeletionVectors": "false"}, set()),
+        ({"delta.enableRowTracking": "true"}, {"rowTracking"}),
+        ({"delta.constraints.positive": "id > 0"}, {"checkConstraints"}),
+        ({"delta.columnMapping.mode": "name"}, {"columnMapping"}),
+        ({"delta.columnMapping.mode": "none"}, set()),
+        ({"delta.feature.clustering": "supported"}, {"clustering"}),
+    ],
+)
+def test_properties_switch_features_on(configuration, features):
+    assert enabled_by(configuration) == features
+
+
+@pytest.mark.parametrize("feature", sorted(READABLE))
+def test_what_we_read_is_let_through(feature):
+    require_readable(protocol(3, 7, [feature], [feature]), "t")
+
+
+@pytest.mark.parametrize("feature", sorted(WRITABLE - READABLE))
+def test_writer_features_do_not_stop_a_reader(feature):
+    found = protocol(1, 7, None, [feature])
+    require_readable(found, "t")
+    require_writable(found, "t")
+
+
+@pytest.mark.parametrize(
+    "feature", ["variantType", "catalogManaged", "adaptiveMetadata-preview", "never heard of"]
+)
+def test_reader_features_that_we_lack_are_refused_by_name(feature):
+    with pytest.raises(UnsupportedFeatureError, match=feature) as error:
+        require_readable(protocol(3, 7, [feature], [feature]), "orders")
+    assert "orders" in str(error.value)
+    assert error.value.context["features"] == (feature,)
+
+
+@pytest.mark.parametrize(
+    "feature",
+    ["rowTracking", "icebergCompatV1", "checkpointProtection", "collations", "never heard of"],
+)
+def test_writer_features_that_we_lack_are_refused_for_writing_only(feature):
+    found = protocol(1, 7, None, [feature])
+    require_readable(found, "t")
+    with pytest.raises(UnsupportedFeatureError, match=feature):
+        require_writable(found, "t")
+
+
+@pytest.mark.parametrize("versions", [(4, 7), (0, 2), (99, 99), (-1, 1)])
+def test_reader_versions_of_other_worlds_are_refused(versions):
+    with pytest.raises(UnsupportedFeatureError, match="reader version"):
+        require_readable(protocol(*versions), "t")
+
+
+@pytest.mark.parametrize("versions", [(1, 8), (1, 0)])
+def test_writer_versions_of_other_worlds_are_refused(versions):
+    with pytest.raises(UnsupportedFeatureError, match="writer version"):
+        require_writable(protocol(*versions), "t")
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ((1, 2, None, ["appendOnly"]), "writerFeatures"),
+        ((1, 2, [], None), "readerFeatures"),
+        ((3, 7, None, ["a"]), "readerFeatures"),
+        ((1, 7), "writerFeatures"),
+        ((3, 6, [], None), "writer version 7"),
+        ((3, 7, ["deletionVectors", "b"], ["b"]), "deletionVectors"),
+    ],
+)
+def test_a_protocol_against_the_letter_is_explained(given, what):
+    assert what in check_protocol(protocol(*given))
+
+
+@pytest.mark.parametrize(
+    "given", [(1, 1), (1, 2), (2, 5), (1, 7, None, []), (2, 7, None, ["columnMapping"])]
+)
+def test_a_protocol_by_the_letter_is_right(given):
+    assert check_protocol(protocol(*given)) is None
