@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import commits, help_time, planning, report
+from bench.disk import sync_ms
 from bench.frozen import freeze
 from bench.results import Case, Plan
 from bench.server import ROOT, postgres
@@ -38,15 +39,19 @@ def main() -> int:
     home = ROOT / ".bench"
     home.mkdir(exist_ok=True)
     source = freeze(home)
-    before = os.getloadavg()[0]
+    before = _quiet(home)
     with postgres(home / "pg") as server:
         plan = Plan(home, server, given.quick, source)
         cases = []
         for name, case in chosen.items():
             plan.say(f"== {name}")
             cases.append(case(plan))
-    report.write(given.docs, plan, cases, (before, os.getloadavg()[0]))
+    report.write(given.docs, plan, cases, before, _quiet(home))
     return _tell(cases)
+
+
+def _quiet(home: Path) -> report.Quiet:
+    return report.Quiet(os.getloadavg()[0], sync_ms(home))
 
 
 def _arguments() -> argparse.Namespace:

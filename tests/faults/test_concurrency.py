@@ -36,6 +36,11 @@ def test_sixteen_processes_append_a_hundred_times_each(catalog_uri, tmp_path):
     _appends(catalog_uri, tmp_path, processes=16, commits=100, mirror="inline")
 
 
+@pytest.mark.soak
+def test_many_processes_append_for_long(catalog_uri, tmp_path):
+    _appends(catalog_uri, tmp_path, processes=32, commits=500, mirror="inline")
+
+
 def _mixed(catalog_uri, tmp_path, *, processes: int, commits: int) -> None:
     with deltasql.connect(catalog_uri) as catalog:
         table = a_table(catalog, tmp_path)

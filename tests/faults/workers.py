@@ -20,6 +20,19 @@ def append_many(uri: str, table: str, worker: str, count: str, mirror: str) -> N
     print(json.dumps(acknowledged))
 
 
+def append_telling(uri: str, table: str, worker: str) -> None:
+    """Append until killed, telling each acknowledged commit at once."""
+    with deltasql.connect(uri) as catalog:
+        orders = catalog.table(table)
+        print("ready", flush=True)
+        number = 0
+        while True:
+            token = f"{worker}-{number}"
+            version = orders.commit([an_add(f"{token}.parquet")], commit_id=token)
+            print(json.dumps([token, version]), flush=True)
+            number += 1
+
+
 def mixed(uri: str, table: str, worker: str, count: str, mirror: str) -> None:
     """Append, replace and delete partitions; print what was acknowledged and what refused."""
     settings = NO_MIRROR if mirror == "off" else None

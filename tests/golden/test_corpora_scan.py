@@ -3,29 +3,21 @@
 import datetime as dt
 import json
 import math
-import os
 import re
 import tarfile
 from collections import Counter
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from corpora import ARCHIVE, EXPECTED, MISSING, needs_corpora
 from deltasql.data.scan import ScanSpec, scan_files
 from deltasql.protocol.predicate import parse_predicate
 from deltasql.protocol.schema import parse_schema, print_schema
 from deltasql.storage.local import LocalStore
 
-ROOT = Path(__file__).parents[2]
-CORPORA = Path(os.environ.get("DELTASQL_CORPORA", ROOT.parent / "shared" / "corpora"))
-MISSING = not (CORPORA / "tables.tar.gz").exists()
-pytestmark = [
-    pytest.mark.req("R26"),
-    pytest.mark.skipif(MISSING, reason=f"no corpora: set DELTASQL_CORPORA (looked in {CORPORA})"),
-]
-EXPECTED = {} if MISSING else json.loads((CORPORA / "expected.json").read_text())
+pytestmark = [pytest.mark.req("R26"), needs_corpora]
 # Its log holds a placeholder where the path of the deletion vector should be.
 UNREADABLE = {"spark__table-with-dv-special-char"}
 IMPORTED = sorted(
@@ -33,18 +25,6 @@ IMPORTED = sorted(
     for name, case in EXPECTED.items()
     if case["verdict"] == "import" and case.get("rows") is not None and name not in UNREADABLE
 )
-# Delta's own tests put this before the names of vectors; the protocol knows nothing of it.
-TEST_PREFIX = "test%dv%prefix-"
-
-
-@pytest.fixture(scope="session")
-def tables(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpora")
-    with tarfile.open(CORPORA / "tables.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
-    for path in folder.rglob(f"{TEST_PREFIX}*.bin"):
-        path.rename(path.with_name(path.name.removeprefix(TEST_PREFIX)))
-    return folder
 
 
 def _actions_of(path):
@@ -170,7 +150,7 @@ def _rows(table):
 def _with_results():
     if MISSING:
         return []
-    with tarfile.open(CORPORA / "tables.tar.gz") as archive:
+    with tarfile.open(ARCHIVE) as archive:
         found = {
             name.split("/")[0]
             for name in archive.getnames()

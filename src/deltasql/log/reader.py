@@ -76,13 +76,27 @@ def _checkpoint_rules(store: ObjectStore, part: LogFile) -> Iterator[Action]:
             names = [name for name in _KINDS if name in parquet.schema_arrow.names]
             for batch in parquet.iter_batches(columns=names):
                 for row in batch.to_pylist():
-                    for kind, body in row.items():
-                        if body is not None:
-                            yield from_json_object({kind: _plain(kind, body)})
-    except (pa.ArrowException, OSError) as error:
+                    yield from _row_actions(row)
+    # damaged text is a UnicodeDecodeError, a column of another shape a TypeError or the like
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        MalformedActionError,
+    ) as error:
+        detail = f": {error.message}" if isinstance(error, MalformedActionError) else "."
         raise MalformedActionError(
-            f"The checkpoint {part.key} at {store.uri} cannot be read.", version=part.version
+            f"The checkpoint {part.key} at {store.uri} cannot be read{detail}",
+            version=part.version,
         ) from error
+
+
+def _row_actions(row: dict[str, Any]) -> Iterator[Action]:
+    for kind, body in row.items():
+        if body is not None:
+            yield from_json_object({kind: _plain(kind, body)})
 
 
 def _plain(kind: str, body: dict[str, Any]) -> dict[str, Any]:

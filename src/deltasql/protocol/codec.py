@@ -36,6 +36,7 @@ _BY_KIND = {kind.kind: kind for kind in ACTION_TYPES}  # type: ignore[attr-defin
 _RANK = {kind: rank for rank, kind in enumerate(_BY_KIND)}
 _LAST = len(_RANK)
 _DEEPEST = 100
+_NO_COLUMNS = '{"type":"struct","fields":[]}'
 _NESTED: dict[str, type[msgspec.Struct]] = {"deletionVector": DeletionVector, "format": Format}
 
 _Line = msgspec.defstruct(
@@ -74,7 +75,8 @@ def decode_commit(payload: bytes, *, version: int | None, lenient: bool = False)
     """Return the actions of a commit file in the order of its lines.
 
     Blank lines are passed over. Unknown actions and fields are kept. With `lenient`, numbers may
-    be spelled as strings or whole floats, and lines without an action are passed over.
+    be spelled as strings or whole floats, a table may have no schema yet (it has no columns then),
+    and lines without an action are passed over.
 
     Raises:
         MalformedActionError: names the version, the line and the reason.
@@ -226,6 +228,8 @@ def _decode_slowly(raw: bytes, version: int | None, number: int, *, lenient: boo
     kind, body = next(iter(named.items()))
     if kind not in _BY_KIND:
         return UnknownAction(kind=kind, body=body)
+    if lenient and kind == "metaData" and isinstance(body, dict):
+        body = {**body, "schemaString": body.get("schemaString") or _NO_COLUMNS}
     try:
         action: Action = _build(_BY_KIND[kind], body, strict=not lenient)
     except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:
