@@ -1,1 +1,17 @@
-"""What users' own tests may build on: stores that fail on a script, and more."""
+"""What users' own tests may build on: the guarantees, stores that fail on a script, crash points."""
+
+from deltasql.storage.memory import MemoryStore
+from deltasql.testing.faults import Fault, Kind, RandomFaults, ScriptedFaults
+from deltasql.testing.faulty import FaultyStore
+from deltasql.testing.invariants import check_invariants, find_violations
+
+__all__ = [
+    "Fault",
+    "FaultyStore",
+    "Kind",
+    "MemoryStore",
+    "RandomFaults",
+    "ScriptedFaults",
+    "check_invariants",
+    "find_violations",
+]
