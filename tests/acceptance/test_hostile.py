@@ -1,6 +1,7 @@
 """Hostile names and hostile paths: they round-trip or are refused, and never reach anything else."""
 
 import os
+import shutil
 import uuid
 
 import pyarrow as pa
@@ -105,10 +106,11 @@ def test_filters_hold_values_not_sql(catalog, tmp_path):
     for number, text in enumerate(FRAGMENTS):
         table.commit([an_add(f"f{number}", day=text)])
     for number, text in enumerate(FRAGMENTS):
-        literal = "'" + text.replace("'", "''") + "'"
+        # filters are Spark's SQL: in a text a backslash takes the next character as it is
+        literal = "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
         assert paths(table, where=f"day = {literal}") == {f"f{number}"}
         assert len(paths(table, where=f"name = {literal}")) in range(len(FRAGMENTS) + 1)
-    for where in ("1=1; drop table dl_tables", "day = (select 1)", "pg_sleep(9)", "day = 'a' --"):
+    for where in ("1=1; drop table dl_tables", "day = (select 1)", "pg_sleep(9)", "day = day)"):
         with pytest.raises(BadPredicateError):
             paths(table, where=where)
     assert len(paths(table)) == len(FRAGMENTS)
@@ -286,6 +288,7 @@ def test_purge_does_not_follow_linked_folders(table, place):
 
 
 def test_a_log_that_is_a_link_to_elsewhere_is_not_written_read_or_deleted(table, place):
+    shutil.rmtree(table.root / "_delta_log", ignore_errors=True)
     (table.root / "_delta_log").symlink_to(place / "outside", target_is_directory=True)
     (place / "outside" / f"{0:020d}.json").write_text("{}")
     before = files_outside(place)

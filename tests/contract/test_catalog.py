@@ -395,3 +395,14 @@ def test_a_stream_of_files_may_be_left_in_the_middle(catalog, table):
     stream.close()
     assert table.append(rows(1)) == 2
     assert sum(batch.num_rows for batch in table.snapshot().stream_files(["path"])) == 5_001
+
+
+@pytest.mark.req("R37")
+def test_a_table_may_choose_its_own_mirror_mode(catalog, table):
+    table.alter(properties={"deltasql.mirror.mode": "off"})
+    table.append(rows(1))
+    status = catalog.mirror.status("orders")
+    assert (status["mode"], status["lag_versions"]) == ("off", 1)
+    table.alter(unset=["deltasql.mirror.mode"])
+    assert catalog.mirror.status("orders")["mode"] == "inline"
+    check_invariants(catalog, "orders")

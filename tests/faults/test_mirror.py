@@ -239,3 +239,28 @@ def test_threads_that_commit_at_once_leave_nothing_unmirrored(catalog, tmp_path)
     assert sorted(versions) == list(range(1, 61))
     assert catalog.mirror.status("orders")["lag_versions"] == 0
     check_invariants(catalog, "orders")
+
+
+def test_a_commit_of_another_process_at_the_wrong_moment_is_no_foreign_one(catalog_uri, tmp_path):
+    """The check for a log ahead of SQL reads SQL after the log, never only before it."""
+    with deltasql.connect(catalog_uri) as one:
+        table = a_table(one, tmp_path)
+        raced = []
+
+        class Racing:
+            def __init__(self, inner):
+                self._inner = inner
+
+            def __getattr__(self, name):
+                return getattr(self._inner, name)
+
+            def head(self, key):
+                if not raced and key == commit_key(table.version + 1):
+                    raced.append(table.commit([an_add("meanwhile")]))
+                return self._inner.head(key)
+
+        with deltasql.connect(catalog_uri, wrap_store=Racing) as other:
+            assert other.table("orders").commit([an_add("ours")]) == 1
+            assert raced == [2]
+            assert table.state == "active"
+            check_invariants(other, "orders")

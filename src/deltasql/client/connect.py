@@ -16,8 +16,9 @@ from deltasql.catalog.database import Database
 from deltasql.client.catalog import Catalog
 from deltasql.client.session import Session
 from deltasql.errors import ConfigError, SchemaMissingError
-from deltasql.events import Sink, discard
+from deltasql.events import Sink, fan_out
 from deltasql.settings import Settings
+from deltasql.sinks import logging_sink
 from deltasql.uri import CatalogUri, PostgresUri, parse_uri
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def connect(
     *,
     settings: Settings | None = None,
     storage_options: Mapping[str, str] | None = None,
-    sink: Sink = discard,
+    sink: Sink | None = None,
     committer: str | None = None,
     client: str | None = None,
     clock: Callable[[], int] | None = None,
@@ -37,6 +38,7 @@ def connect(
 ) -> Catalog:
     """Open a catalog; without a URI, the one that DELTASQL_URI or deltasql.toml names.
 
+    `sink` takes the events; without one they go to the logger `deltasql`.
     `clock` (milliseconds) and `wrap_store` are for tests: time and faults from outside.
 
     Raises:
@@ -60,7 +62,7 @@ def connect(
         book,
         chosen,
         storage_options,
-        sink,
+        fan_out(sink if sink is not None else logging_sink()),
         committer or _user(),
         client,
         now_ms=clock or _now_ms,

@@ -18,6 +18,7 @@ from deltasql.events import CommitConflicted, Sink, VersionCommitted, discard
 from deltasql.mirror.engine import MirrorEngine
 from deltasql.mirror.inline import InlineMirror
 from deltasql.settings import Settings
+from deltasql.sinks import span
 from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import open_store
 
@@ -79,7 +80,8 @@ class Session:
         """Commit in SQL, tell the sinks, and mirror what the settings say."""
         started = time.monotonic()
         try:
-            done = self.book.commit(requests, transaction_id=transaction_id)
+            with span("deltasql.commit", tables=len(requests)):
+                done = self.book.commit(requests, transaction_id=transaction_id)
         except CommitConflictError as error:
             self._tell_conflict(requests[0], error)
             raise

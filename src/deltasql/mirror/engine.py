@@ -157,16 +157,22 @@ class MirrorEngine:
             raise OwnershipError(f"{key} at {store.uri} is not the version that SQL has.", key=key)
 
     def _refuse_log_ahead(self, row: TableRow, store: ObjectStore) -> None:
+        """SQL is read after the log: what others commit meanwhile is in SQL before it is there."""
         current = self.catalog.table_by_id(row.table_id).current_version
-        key = commit_key(current + 1)
-        try:
-            store.head(key)
-        except ObjectNotFoundError:
-            return
-        raise OwnershipError(
-            f"The log at {store.uri} holds {key}; SQL has table {row.full_name} up to {current}.",
-            key=key,
-        )
+        while True:
+            key = commit_key(current + 1)
+            try:
+                store.head(key)
+            except ObjectNotFoundError:
+                return
+            newer = self.catalog.table_by_id(row.table_id).current_version
+            if newer <= current:
+                raise OwnershipError(
+                    f"The log at {store.uri} holds {key}; SQL has table {row.full_name} up to "
+                    f"{current}.",
+                    key=key,
+                )
+            current = newer
 
     def _conflict(
         self, row: TableRow, version: int, error: MirrorConflictError | OwnershipError

@@ -45,6 +45,11 @@ _UNITS = {
 _INTERVAL = re.compile(r"(-?\d+)\s+([a-z]+?)s?(?=\s|$)")
 
 
+def is_setting(key: str) -> bool:
+    """Tell whether a table property is a setting of deltasql's own, or read as one."""
+    return key.startswith(("deltasql.mirror.", "mirror.")) or key == "delta.checkpointInterval"
+
+
 def read(configuration: Mapping[str, str], key: str) -> str:
     """Return a property's text, or Delta's default where the table does not set it."""
     return configuration.get(key, _DEFAULTS[key])

@@ -1,4 +1,4 @@
-"""What users' own tests may build on: the guarantees, stores that fail on a script, crash points."""
+"""For users' own tests: the guarantees checked, stores that fail on a script, crash points."""
 
 from deltasql.storage.memory import MemoryStore
 from deltasql.testing.faults import Fault, Kind, RandomFaults, ScriptedFaults

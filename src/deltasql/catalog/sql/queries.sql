@@ -40,6 +40,9 @@ update dl_tables set namespace = :namespace, name = :name where table_id = :tabl
 -- name: set_state
 update dl_tables set state = :state where table_id = :table_id
 
+-- name: set_properties
+update dl_tables set properties = :properties where table_id = :table_id
+
 -- name: advance_table
 update dl_tables set
     current_version = :version,
