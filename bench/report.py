@@ -58,7 +58,8 @@ def write(docs: Path, plan: Plan, cases: list[Case], before: Quiet, after: Quiet
     """Write both files, with how busy the machine was before and after the run."""
     facts = machine(plan)
     busy = [asdict(before), asdict(after)]
-    data = {"machine": facts, "before_and_after": busy, "cases": [asdict(case) for case in cases]}
+    told = [asdict(case) for case in cases]
+    data = {"machine": facts, "before_and_after": busy, "cases": told}
     (docs / "benchmarks.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     parts = [
         "# Benchmarks",

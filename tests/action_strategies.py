@@ -89,7 +89,7 @@ CDCS = st.builds(
     path=NAMES,
     partition_values=VALUES,
     size=SIZES,
-    data_change=st.just(False),  # noqa: FBT003
+    data_change=st.just(False),
     tags=maybe(VALUES),
     extra=EXTRA,
 )

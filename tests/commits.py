@@ -1,4 +1,4 @@
-"""Representative commits, as values: the canonical form is frozen on them and fuzzing starts here."""
+"""Representative commits as values: the canonical form is frozen on them, fuzzing starts here."""
 
 from deltasql.protocol.actions import (
     Action,

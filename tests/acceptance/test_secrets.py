@@ -41,7 +41,7 @@ def texts(error: BaseException) -> str:
 
 def check(*given: object) -> None:
     for text in map(str, given):
-        for secret in (CANARY, QUOTED, CANARY.split("+")[0]):
+        for secret in (CANARY, QUOTED, CANARY.split("+", maxsplit=1)[0]):
             assert secret not in text, text.replace(secret, "<<<SECRET>>>")[:2000]
 
 

@@ -1,4 +1,4 @@
-"""Commits written by others: all are understood, replay to what is known, and have a canonical form."""
+"""Commits written by others: understood, replayed to what is known, given a canonical form."""
 
 import pytest
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from deltasql.catalog import migrations
 from deltasql.catalog.commit_request import CommitRequest, Committed
 from deltasql.catalog.commits import Committer, NewTable
 from deltasql.catalog.database import Database, UniqueViolationError
@@ -18,6 +19,8 @@ from deltasql.crash import crash_point
 from deltasql.errors import (
     BadArgumentError,
     CatalogCorruptError,
+    CatalogError,
+    CatalogUnavailableError,
     TableExistsError,
     TableNotFoundError,
     TableStateError,
@@ -67,9 +70,9 @@ class FileChange:
 class SqlCatalog:
     """One catalog in one database. Opens nothing but SQL."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, identity: CatalogRow | None = None) -> None:
         self.database = database
-        self.identity = _identity(database)
+        self.identity = identity or _identity(database)
         self.committer = Committer(database, self.identity.epoch)
 
     def table(self, name: str) -> TableRow:
@@ -79,24 +82,21 @@ class SqlCatalog:
             TableNotFoundError: there is none.
         """
         namespace, short = split_name(name)
-        with self.database.read() as work:
-            rows = work.rows("table_by_name", namespace=namespace, name=short)
+        rows = self.database.rows("table_by_name", namespace=namespace, name=short)
         if not rows:
             raise TableNotFoundError(f"There is no table {name!r} in the catalog.", table=name)
         return table_row(rows[0])
 
     def table_by_id(self, table_id: str) -> TableRow:
         """Return a table, also a dropped one, by its id."""
-        with self.database.read() as work:
-            rows = work.rows("table_by_id", table_id=table_id)
+        rows = self.database.rows("table_by_id", table_id=table_id)
         if not rows:
             raise TableNotFoundError(f"There is no table with the id {table_id}.")
         return table_row(rows[0])
 
     def tables(self) -> list[TableRow]:
         """Return all tables, by name."""
-        with self.database.read() as work:
-            return [table_row(row) for row in work.rows("all_tables")]
+        return [table_row(row) for row in self.database.rows("all_tables")]
 
     def create(self, new: NewTable, request: CommitRequest) -> Committed:
         """Register a table and commit its first version, both or neither.
@@ -168,29 +168,34 @@ class SqlCatalog:
         where: str | None = None,
     ) -> Snapshot:
         """Return one version of a table; see `open_snapshot`."""
-        with self.database.read() as work:
-            rows = work.rows("table_by_id", table_id=table_id)
-            if not rows:
-                raise TableNotFoundError(f"There is no table with the id {table_id}.")
-            return open_snapshot(
-                self.database,
-                work,
-                table_row(rows[0]),
-                version=version,
-                timestamp=timestamp,
-                where=where,
-            )
+        row = self.table_by_id(table_id)
+        if version is None and timestamp is None:
+            snapshot = self._newest(row, where)
+        else:
+            with self.database.read() as work:
+                snapshot = open_snapshot(
+                    self.database, work, row, version=version, timestamp=timestamp, where=where
+                )
+        snapshot.predicate()
+        return snapshot
+
+    def _newest(self, row: TableRow, where: str | None) -> Snapshot:
+        """Return the snapshot of a row's current version; mostly without asking SQL again."""
+        cache = self.committer.cache
+        definition = cache.find(row)
+        if definition is None:
+            with self.database.read() as work:
+                definition = cache.load(work, row)
+        return Snapshot(self.database, row, row.current_version, row.last_ict, definition, where)
 
     def history(self, table_id: str, limit: int | None = None) -> list[HistoryEntry]:
         """Return the versions of a table, newest first."""
-        with self.database.read() as work:
-            rows = work.rows("history", table_id=table_id, upto=_NEWEST, most=limit or _NEWEST)
+        rows = self.database.rows("history", table_id=table_id, upto=_NEWEST, most=limit or _NEWEST)
         return [_history(row) for row in rows]
 
     def changes(self, table_id: str, after: int, upto: int) -> list[FileChange]:
         """Return the files that came and went after one version and up to another."""
-        with self.database.read() as work:
-            rows = work.rows("changes", table_id=table_id, after=after, upto=upto)
+        rows = self.database.rows("changes", table_id=table_id, after=after, upto=upto)
         return [_file_change(row) for row in rows]
 
     def payload(self, table_id: str, version: int) -> bytes:
@@ -200,20 +205,17 @@ class SqlCatalog:
 
     def version_of(self, table_id: str, commit_id: str) -> int | None:
         """Return the version that a commit's token has, or None if it was never committed."""
-        with self.database.read() as work:
-            rows = work.rows("version_by_commit_id", table_id=table_id, commit_id=commit_id)
+        rows = self.database.rows("version_by_commit_id", table_id=table_id, commit_id=commit_id)
         return int(rows[0][0]) if rows else None
 
     def txn_version(self, table_id: str, app_id: str) -> int | None:
         """Return how far an application has written, or None if it never has."""
-        with self.database.read() as work:
-            rows = work.rows("current_txn", table_id=table_id, app_id=app_id)
+        rows = self.database.rows("current_txn", table_id=table_id, app_id=app_id)
         return int(rows[0][0]) if rows else None
 
     def known_paths(self, table_id: str) -> list[str]:
         """Return every path the book has for a table, live or ended."""
-        with self.database.read() as work:
-            return [path for (path,) in work.rows("known_paths", table_id=table_id)]
+        return [path for (path,) in self.database.rows("known_paths", table_id=table_id)]
 
     def _taken(self, new: NewTable) -> TableExistsError:
         with self.database.read() as work:
@@ -263,6 +265,20 @@ def create_identity(database: Database, catalog_id: str, *, now: int) -> Catalog
         if not rows:
             work.run("insert_catalog", catalog_id=catalog_id, epoch=1, created_at=now)
             return CatalogRow(catalog_id, 1, now)
+    return _row(rows[0])
+
+
+def find_identity(database: Database) -> CatalogRow | None:
+    """Return the catalog's identity by one query, or None where its schema is not the newest."""
+    try:
+        rows = database.rows("open_catalog")
+    except CatalogUnavailableError:
+        raise
+    except CatalogError:
+        return None
+    steps = migrations.known_migrations(database.dialect.name)
+    if len(rows) != 1 or rows[0][3] != steps[-1].version:
+        return None
     return _row(rows[0])
 
 

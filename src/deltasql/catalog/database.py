@@ -59,8 +59,14 @@ class Database(Protocol):
     dialect: Dialect
     queries: Queries
 
-    def write(self) -> AbstractContextManager[Work]:
+    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        """Run one query by itself and return all its rows."""
+
+    def write(self, *, durable: bool = True) -> AbstractContextManager[Work]:
         """Open a short write transaction; committed on a clean exit, rolled back otherwise.
+
+        Without `durable` a power cut may undo it, though never a part of it: for what can be
+        found out again.
 
         Raises:
             CommitUnknownError: the connection was lost during COMMIT.
@@ -71,6 +77,9 @@ class Database(Protocol):
 
     def arrow(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Run a query text and return its rows as Arrow with this schema."""
+
+    def arrow_few(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
+        """Run a query text that selects few rows, in the way that is fastest for few."""
 
     def arrow_batches(
         self, text: str, params: dict[str, Any], schema: pa.Schema

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 
 from deltasql.catalog.database import Work
 from deltasql.catalog.rows import TableRow
-from deltasql.catalog.stats_index import StatsColumn, index_kind, load_columns, plan_columns
+from deltasql.catalog.stats_index import (
+    StatsColumn,
+    index_kind,
+    load_columns,
+    plan_columns,
+    read_columns,
+)
 from deltasql.errors import CatalogCorruptError
 from deltasql.protocol.actions import Action, Metadata, Protocol
 from deltasql.protocol.codec import decode_commit
@@ -43,16 +49,19 @@ class DefinitionCache:
 
     def load(self, work: Work, row: TableRow) -> TableDefinition:
         """Return the definition of a table at its current version."""
-        key = (row.table_id, row.metadata_version, row.protocol_version)
-        with self._lock:
-            found = self._found.get(key)
+        found = self.find(row)
         if found is None:
             found = load_definition(work, row.table_id, row.current_version)
             with self._lock:
                 if len(self._found) >= _MOST:
                     self._found.clear()
-                self._found[key] = found
+                self._found[_key(row)] = found
         return found
+
+    def find(self, row: TableRow) -> TableDefinition | None:
+        """Return the definition if it was loaded before."""
+        with self._lock:
+            return self._found.get(_key(row))
 
     def new_partitions(self, table_id: str, texts: set[str]) -> list[str]:
         """Return the combinations of partition values that may not be in the book yet."""
@@ -67,17 +76,25 @@ class DefinitionCache:
                 known.update(texts)
 
 
+def _key(row: TableRow) -> tuple[str, int, int]:
+    return row.table_id, row.metadata_version, row.protocol_version
+
+
 def load_definition(work: Work, table_id: str, version: int) -> TableDefinition:
     """Return what a table was at a version.
 
     Raises:
         CatalogCorruptError: the book has no protocol or metadata for it.
     """
-    protocol = _action(work.rows("protocol_at", table_id=table_id, version=version))
-    metadata = _action(work.rows("metadata_at", table_id=table_id, version=version))
+    asked = [
+        work.ask(name, table_id=table_id, version=version)
+        for name in ("protocol_at", "metadata_at")
+    ]
+    stats = work.ask("stats_columns", table_id=table_id)
+    protocol, metadata = (_action(rows()) for rows in asked)
     if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
         raise CatalogCorruptError(f"Table {table_id} has no protocol or metadata at {version}.")
-    columns = [column for column in load_columns(work, table_id) if column.covers(version)]
+    columns = [column for column in read_columns(stats()) if column.covers(version)]
     return TableDefinition(protocol, metadata, pair_leaves(columns, metadata))
 
 

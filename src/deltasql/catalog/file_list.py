@@ -50,6 +50,7 @@ DEFAULT_COLUMNS = (
 )
 # More combinations than this are filtered after the read; a list of them would be slower.
 _MOST_PARTITIONS = 5_000
+_FEW_PARTITIONS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,8 @@ def list_files(database: Database, query: FileQuery) -> pa.Table:
     if pruning.is_empty:
         return _schema(query.columns).empty_table()
     text, params = _statement(database, query, pruning, wide)
-    found = database.arrow(text, params, _schema(wide))
+    fetch = database.arrow_few if pruning.is_narrow else database.arrow
+    found = fetch(text, params, _schema(wide))
     return _prune(found, query.predicate).select(list(query.columns))
 
 
@@ -96,6 +98,12 @@ class _Pruning:
     @property
     def is_empty(self) -> bool:
         return self.partitions == ()
+
+    @property
+    def is_narrow(self) -> bool:
+        """Tell whether few files are likely to be left."""
+        few = self.partitions is not None and len(self.partitions) <= _FEW_PARTITIONS
+        return few or any(None not in (found.low, found.high) for _, found in self.ranges)
 
 
 def _plan(work: Work, query: FileQuery, predicate: Predicate) -> _Pruning:
@@ -125,7 +133,7 @@ def _statement(
     filters = [_range_filter(database, query, each, params) for each in pruning.ranges]
     if pruning.partitions is not None:
         filters.append(database.queries.text("prune_partitions", partitions="partitions"))
-        params["partitions"] = msgspec.json.encode(pruning.partitions).decode()
+        params["partitions"] = list(pruning.partitions)
     condition = " ".join(filters)
     text = database.queries.text(
         "files_at",
@@ -162,10 +170,11 @@ def _range_filter(
         if found.high is not None:
             params[high] = found.high
     where = database.queries.text(name, stats_key=str(column.stats_key), low=low, high=high)
+    chosen = database.queries.text("chosen_files", chosen=where)
     if column.since_version <= query.first_version:
-        return f"and f.file_id in ({where})"
+        return f"and {chosen}"
     # Files from before the column was indexed have no row there and must stay.
-    return f"and (f.added_version < {column.since_version} or f.file_id in ({where}))"
+    return f"and (f.added_version < {column.since_version} or {chosen})"
 
 
 def _number(value: float | str | None) -> float | None:

@@ -68,7 +68,8 @@ class MirrorStatusTracker:
         self, table_id: str, version: int, *, json_written: bool, checkpoint_written: bool, now: int
     ) -> None:
         """Record a mirrored version and move `mirrored_through` on if it was the next one."""
-        with self._database.write() as work:
+        # If a power cut undoes this, the version is put again and found to be there.
+        with self._database.write(durable=False) as work:
             work.run(
                 "mirror_success",
                 table_id=table_id,

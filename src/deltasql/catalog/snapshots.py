@@ -146,9 +146,7 @@ def open_snapshot(
         )
     times = work.rows("version_time", table_id=row.table_id, version=version)
     definition = load_definition(work, row.table_id, version)
-    snapshot = Snapshot(database, row, version, times[0][0], definition, where)
-    snapshot.predicate()
-    return snapshot
+    return Snapshot(database, row, version, times[0][0], definition, where)
 
 
 def version_at(work: Work, row: TableRow, timestamp: int) -> int:

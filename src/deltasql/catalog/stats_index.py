@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from deltasql.catalog.database import Work
 from deltasql.errors import BadArgumentError
@@ -54,7 +55,12 @@ class IndexRows:
 
 def load_columns(work: Work, table_id: str) -> list[StatsColumn]:
     """Return all columns that are or were indexed."""
-    return [StatsColumn(*row) for row in work.rows("stats_columns", table_id=table_id)]
+    return read_columns(work.rows("stats_columns", table_id=table_id))
+
+
+def read_columns(rows: Iterable[tuple[Any, ...]]) -> list[StatsColumn]:
+    """Return rows of dl_stats_columns as values."""
+    return [StatsColumn(*row) for row in rows]
 
 
 def wanted_columns(metadata: Metadata) -> list[Leaf]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltasql.catalog import migrations
-from deltasql.catalog.catalog import SqlCatalog, create_identity
+from deltasql.catalog.catalog import SqlCatalog, create_identity, find_identity
 from deltasql.catalog.database import Database
 from deltasql.client.catalog import Catalog
 from deltasql.client.session import Session
@@ -95,6 +95,9 @@ def initialize(database: Database) -> tuple[migrations.Migration, ...]:
 
 
 def _open_book(database: Database, *, may_create: bool) -> SqlCatalog:
+    found = find_identity(database)
+    if found is not None:
+        return SqlCatalog(database, found)
     try:
         migrations.require_current(database)
     except SchemaMissingError:

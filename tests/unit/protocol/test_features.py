@@ -1,4 +1,4 @@
-"""Table features: legacy versions spelled out, protocols raised, the fence put up and taken down."""
+"""Table features: legacy versions spelled out, protocols raised, the fence up and down."""
 
 import pytest
 

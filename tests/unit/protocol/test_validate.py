@@ -14,7 +14,7 @@ from deltasql.protocol.actions import (
     Sidecar,
     Txn,
 )
-from deltasql.protocol.codec import serialize_actions
+from deltasql.protocol.codec import serialize_actions, to_json_object
 from deltasql.protocol.validate import check_commit, commit_schema, validate_payload
 
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
@@ -129,50 +129,56 @@ def test_canonical_bytes_are_valid_by_the_published_schema(actions):
 
 @pytest.mark.req("R24")
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("kind", "name", "value"),
     [
-        (b'{"add":{"path":"f"}}', "add"),
-        (
-            b'{"add":{"path":"","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}',
-            "add/path",
-        ),
-        (
-            b'{"add":{"path":"f","partitionValues":{"a":1},"size":1,"modificationTime":1,'
-            b'"dataChange":true}}',
-            "add/partitionValues/a",
-        ),
-        (
-            b'{"add":{"path":"f","partitionValues":{},"size":1.5,"modificationTime":1,'
-            b'"dataChange":true}}',
-            "add/size",
-        ),
-        (
-            b'{"add":{"path":"f","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true,'
-            b'"stats":{}}}',
-            "add/stats",
-        ),
-        (b'{"metaData":{"id":"x"}}', "metaData"),
-        (
-            b'{"metaData":{"id":"x","format":{"provider":"parquet","options":{}},"schemaString":"",'
-            b'"partitionColumns":[],"configuration":{"a":null}}}',
-            "metaData/configuration/a",
-        ),
-        (b'{"txn":{"appId":"a","version":9223372036854775808}}', "txn/version"),
-        (b'{"cdc":{"path":"f","partitionValues":{},"size":1,"dataChange":true}}', "cdc/dataChange"),
-        (b'{"txn":{"appId":"a","version":1},"x":{}}', ""),
-        (b"{}", ""),
-        (b"[]", ""),
-        (b"{", ""),
-        (b'"\xff"', ""),
+        ("add", "path", None),
+        ("add", "path", ""),
+        ("add", "partitionValues", {"a": 1}),
+        ("add", "size", 1.5),
+        ("add", "stats", {}),
+        ("metaData", "id", None),
+        ("metaData", "schemaString", None),
+        ("metaData", "configuration", {"a": None}),
+        ("metaData", "partitionColumns", "day"),
+        ("txn", "version", 2**63),
+        ("cdc", "dataChange", True),
+        ("protocol", "minReaderVersion", 0),
+        ("domainMetadata", "removed", "no"),
+        ("remove", "deletionTimestamp", "now"),
     ],
 )
-def test_a_line_that_breaks_the_schema_is_named(text, place):
-    payload = serialize_actions([info()]) + text
+def test_a_field_that_breaks_the_schema_is_named(kind, name, value):
+    whole = {
+        "add": add("f"),
+        "remove": remove("f"),
+        "metaData": metadata(),
+        "txn": Txn(app_id="a", version=1),
+        "cdc": cdc(),
+        "protocol": PROTOCOL,
+        "domainMetadata": domain(),
+    }
+    envelope = to_json_object(whole[kind])
+    envelope[kind][name] = value
+    if value is None:
+        del envelope[kind][name]
+    message = breaks_the_schema(msgspec.json.encode(envelope))
+    assert kind in message
+    assert name in message
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"txn":{"appId":"a","version":1},"x":{}}', b"{}", b"[]", b"{", b'"\xff"', b" "]
+)
+def test_a_line_that_is_none_is_named(text):
+    breaks_the_schema(text)
+
+
+def breaks_the_schema(text: bytes) -> str:
     with pytest.raises(MalformedActionError) as error:
-        validate_payload(payload, version=5)
+        validate_payload(serialize_actions([info()]) + text, version=5)
     assert "version 5, line 2" in str(error.value)
-    assert place in str(error.value)
     assert error.value.context == {"version": 5, "line": 2}
+    return str(error.value)
 
 
 def test_the_schema_requires_what_readers_cannot_do_without():

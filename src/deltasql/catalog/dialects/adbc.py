@@ -29,6 +29,7 @@ class AdbcConnection:
         self._database = database
         self._raw = adbc.AdbcConnection(database)
         self._statements: dict[str, Any] = {}
+        self.broken = False
 
     def execute(self, text: str, values: bytes | None = None, blob: bytes | None = None) -> None:
         """Run a statement without a result; `values` is its first parameter, a text."""
@@ -66,6 +67,11 @@ class AdbcConnection:
                 yield from reader
             finally:
                 reader.close()
+        except GeneratorExit:
+            raise
+        except BaseException:
+            self.broken = True
+            raise
         finally:
             statement.close()
 

@@ -7,7 +7,7 @@ lock is pipelined with COMMIT, so a commit costs two round trips.
 from __future__ import annotations
 
 import logging
-import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any
@@ -17,10 +17,10 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 from psycopg.types.string import TextLoader
-from psycopg_pool import ConnectionPool, PoolTimeout
 
 from deltasql.catalog.database import Dialect, UniqueViolationError, Work
 from deltasql.catalog.dialects.adbc import AdbcConnection, Error, OperationalError
+from deltasql.catalog.dialects.pool import Pool
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
 from deltasql.errors import (
     BadArgumentError,
@@ -38,8 +38,6 @@ DIALECT = Dialect(
 # The host decides what is logged; without a handler Python would print the driver's warnings.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 _SERVER_CLOCK = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
-_POOL_SIZE = 32
-_POOL_TIMEOUT_S = 30.0
 _CHUNK_ROWS = 10_000
 _PREPARED = 1_000
 
@@ -63,25 +61,24 @@ class PostgresDatabase:
             "%({name})b",
             {"table_columns": TABLE_COLUMNS, "now": now, "false": "false", "true": "true"},
         )
-        with _mapped():
-            self._configure_once(psycopg.connect(conninfo, autocommit=True))
-        self._pool = ConnectionPool(
-            conninfo,
-            kwargs={"autocommit": True, "prepare_threshold": 0},
-            configure=self._configure,
-            min_size=0,
-            max_size=_POOL_SIZE,
-            timeout=_POOL_TIMEOUT_S,
-            open=True,
-            name="deltasql",
-        )
-        self._arrow_lock = threading.Lock()
-        self._arrow_idle: list[AdbcConnection] = []
+        self._pool = Pool(self._connect, lambda connection: not connection.closed)
+        self._arrow_pool = Pool(self._connect_arrow, lambda connection: not connection.broken)
+        # A catalog that nobody closed is closed before the interpreter takes the driver away.
+        weakref.finalize(self, self._pool.close)
+        weakref.finalize(self, self._arrow_pool.close)
+
+    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        """Run one query by itself, in one round trip."""
+        query = self.queries.get(name).text.encode()
+        with _mapped(), self._pool.connection() as connection:
+            return connection.execute(query, params).fetchall()
 
     @contextmanager
-    def write(self) -> Iterator[Work]:
+    def write(self, *, durable: bool = True) -> Iterator[Work]:
         """Open a write transaction in a pipeline; row locks are its `lock_table`."""
         with self._transaction("begin") as work:
+            if not durable:
+                work.connection.execute("set local synchronous_commit = off")
             yield work
 
     @contextmanager
@@ -99,20 +96,25 @@ class PostgresDatabase:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query in batches."""
         statement = _literal(self.queries.compile(text).text, params)
-        connection = self._arrow_connection()
-        try:
-            with closing(connection.batches(statement)) as batches:
-                while True:
-                    with _mapped():
-                        batch = next(batches, None)
-                    if batch is None:
-                        break
-                    yield batch.cast(schema) if batch.schema != schema else batch
-        except BaseException:
-            connection.close()
-            raise
-        with self._arrow_lock:
-            self._arrow_idle.append(connection)
+        with (
+            self._arrow_pool.connection() as connection,
+            closing(connection.batches(statement)) as batches,
+        ):
+            while True:
+                with _mapped():
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield batch.cast(schema) if batch.schema != schema else batch
+
+    def arrow_few(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
+        """Return the rows of a query that selects few; saves opening the driver for many."""
+        query = self.queries.compile(text).text.encode()
+        with _mapped(), self._pool.connection() as connection:
+            found = connection.execute(query, params).fetchall()
+        columns = list(zip(*found, strict=True)) or [()] * len(schema)
+        arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=schema)
 
     def create_namespace(self) -> None:
         """Create the schema that the URI names; needs the right to do so only if it is missing."""
@@ -136,10 +138,7 @@ class PostgresDatabase:
     def close(self) -> None:
         """Close all connections."""
         self._pool.close()
-        with self._arrow_lock:
-            idle, self._arrow_idle = self._arrow_idle, []
-        for connection in idle:
-            connection.close()
+        self._arrow_pool.close()
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[_PostgresWork]:
@@ -170,22 +169,20 @@ class PostgresDatabase:
             if done.statusmessage != "COMMIT":
                 raise CatalogError(f"The database ended a commit with {done.statusmessage}.")
 
-    def _configure(self, connection: psycopg.Connection[Any]) -> None:
-        connection.prepared_max = _PREPARED
-        connection.adapters.register_loader("uuid", TextLoader)
-        connection.execute(sql.SQL("set search_path to {}").format(sql.Identifier(self.schema)))
-        connection.execute("set lock_timeout = '60s'")
-        connection.execute("set timezone = 'UTC'")
+    def _connect(self) -> psycopg.Connection[Any]:
+        with _mapped():
+            connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=0)
+            connection.prepared_max = _PREPARED
+            connection.adapters.register_loader("uuid", TextLoader)
+            connection.execute(
+                "select set_config('search_path', %s, false), set_config('timezone', 'UTC', false),"
+                " set_config('lock_timeout', '60s', false)",
+                [sql.Identifier(self.schema).as_string(None)],
+                prepare=False,
+            )
+        return connection
 
-    def _configure_once(self, connection: psycopg.Connection[Any]) -> None:
-        """Try the connection before the pool hides its error, and close it."""
-        with connection:
-            self._configure(connection)
-
-    def _arrow_connection(self) -> AdbcConnection:
-        with self._arrow_lock:
-            if self._arrow_idle:
-                return self._arrow_idle.pop()
+    def _connect_arrow(self) -> AdbcConnection:
         place = sql.SQL("set search_path to {}").format(sql.Identifier(self.schema))
         with _mapped():
             connection = AdbcConnection(adbc_driver_postgresql.connect(self._conninfo))
@@ -244,7 +241,7 @@ def _literal(text: str, params: dict[str, Any]) -> str:
     """Return a statement with its values quoted into it: ADBC streams only those as COPY."""
     quoted = {name: sql.Literal(value).as_string(None) for name, value in params.items()}
     for name, value in quoted.items():
-        text = text.replace(f"%({name})s", value)
+        text = text.replace(f"%({name})s", value).replace(f"%({name})b", value)
     return text
 
 
@@ -261,7 +258,6 @@ def _mapped() -> Iterator[None]:
         psycopg.errors.DeadlockDetected,
         psycopg.errors.SerializationFailure,
         psycopg.errors.LockNotAvailable,
-        PoolTimeout,
     ) as error:
         raise CatalogUnavailableError(f"The catalog is busy: {_first_line(error)}.") from error
     except psycopg.OperationalError as error:

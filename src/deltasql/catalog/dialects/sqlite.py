@@ -10,7 +10,6 @@ an Arrow column costs seven times as much.
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ import pyarrow as pa
 from deltasql.catalog.database import Dialect, UniqueViolationError, Work
 from deltasql.catalog.dialects.adbc import AdbcConnection, Error, IntegrityError
 from deltasql.catalog.dialects.local_disk import refuse_network_file_system
+from deltasql.catalog.dialects.pool import Pool
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
 from deltasql.errors import (
     BadArgumentError,
@@ -68,16 +68,22 @@ class SqliteDatabase:
                 hint="Create it with `deltasql db init`, or check the path in the URI.",
             )
         refuse_network_file_system(path)
-        self._pool = _Pool(path)
+        self._pool = Pool(lambda: _Connection(path), lambda connection: not connection.broken)
         # A catalog that nobody closed is closed before the interpreter takes the driver away.
         weakref.finalize(self, self._pool.close)
-        with self._connection():
+        with self._pool.connection():
             pass
 
+    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        """Run one query by itself."""
+        with self._pool.connection() as connection:
+            return _SqliteWork(connection, self.queries, self._clock).rows(name, **params)
+
     @contextmanager
-    def write(self) -> Iterator[Work]:
+    def write(self, *, durable: bool = True) -> Iterator[Work]:
         """Open a write transaction; it holds the file's one write lock from its first statement."""
-        with self._connection() as connection:
+        with self._pool.connection() as connection:
+            connection.set_durable(durable=durable)
             connection.execute("begin immediate")
             try:
                 yield _SqliteWork(connection, self.queries, self._clock)
@@ -89,7 +95,7 @@ class SqliteDatabase:
     @contextmanager
     def read(self) -> Iterator[Work]:
         """Open a read of one state; it never stops a writer."""
-        with self._connection() as connection:
+        with self._pool.connection() as connection:
             connection.execute("begin")
             try:
                 yield _SqliteWork(connection, self.queries, self._clock)
@@ -100,6 +106,10 @@ class SqliteDatabase:
         """Return the rows of a query as one Arrow table."""
         return pa.Table.from_batches(self.arrow_batches(text, params, schema), schema)
 
+    def arrow_few(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
+        """Return the rows of a query that selects few."""
+        return self.arrow(text, params, schema)
+
     def arrow_batches(
         self, text: str, params: dict[str, Any], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
@@ -109,7 +119,7 @@ class SqliteDatabase:
         """
         typed = ", ".join(f"{_typed(field.type)} as {field.name}" for field in schema)
         query = self.queries.compile(f"select {typed} union all select * from ({text})")
-        with self._connection() as connection:
+        with self._pool.connection() as connection:
             first = True
             for batch in connection.batches(query.text, _json(params) if query.names else None):
                 rows = batch.slice(1) if first else batch
@@ -132,45 +142,6 @@ class SqliteDatabase:
     def close(self) -> None:
         """Close all idle connections; a connection in use closes when it is given back."""
         self._pool.close()
-
-    @contextmanager
-    def _connection(self) -> Iterator[_Connection]:
-        connection = self._pool.take()
-        try:
-            yield connection
-        finally:
-            self._pool.give_back(connection)
-
-
-class _Pool:
-    """Idle connections; each is used by one thread at a time."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._idle: list[_Connection] = []
-        self._closed = False
-
-    def take(self) -> _Connection:
-        with self._lock:
-            if self._closed:
-                raise CatalogError("The catalog is closed.", hint="Open it again with connect().")
-            connection = self._idle.pop() if self._idle else None
-        return connection or _Connection(self._path)
-
-    def give_back(self, connection: _Connection) -> None:
-        with self._lock:
-            if not self._closed and not connection.broken:
-                self._idle.append(connection)
-                return
-        connection.close()
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
 
 
 class _SqliteWork:
@@ -212,16 +183,23 @@ class _Connection:
 
     def __init__(self, path: Path) -> None:
         self.broken = False
+        self._is_durable: bool | None = None
         with _mapped():
             self._raw = AdbcConnection(adbc_driver_sqlite.connect(str(path)))
         try:
             self.rows(f"pragma busy_timeout = {_BUSY_MS}")
             _require_wal(path, self.rows("pragma journal_mode = wal")[0][0])
-            self.execute("pragma synchronous = full")
+            self.set_durable(durable=True)
             self.execute("pragma foreign_keys = on")
         except BaseException:
             self.close()
             raise
+
+    def set_durable(self, *, durable: bool) -> None:
+        """Choose whether a commit waits for the disk; the log keeps its order anyway."""
+        if self._is_durable is not durable:
+            self.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
+            self._is_durable = durable
 
     def execute(self, text: str, values: bytes | None = None, blob: bytes | None = None) -> None:
         with _mapped():

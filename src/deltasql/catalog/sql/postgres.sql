@@ -139,6 +139,11 @@ select {columns} from dl_removed_files f
 where f.table_id = :table_id::uuid and f.ended_version > :version::bigint
     and f.added_version <= :version::bigint {filter}
 
+-- name: chosen_files
+f.file_id = any (array(
+    {chosen}
+))
+
 -- name: prune_num
 select s.file_id from dl_stats_num s
 where box(point(s.low, s.stats_key), point(s.high, s.stats_key))
@@ -155,9 +160,7 @@ select s.file_id from dl_stats_text s
 where s.stats_key = {stats_key} and (s.high is null or s.high >= :{low}::text collate "C")
 
 -- name: prune_partitions
-and f.partition_values in (
-    select value collate "C" from json_array_elements_text(:{partitions}::json)
-)
+and f.partition_values = any(:{partitions}::text[])
 
 -- name: apply_schema_version
 insert into dl_schema_version (version, name, applied_at) values (:version, :name, :now)

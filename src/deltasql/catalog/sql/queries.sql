@@ -4,6 +4,10 @@
 -- name: catalog_row
 select catalog_id, epoch, created_at from dl_catalog
 
+-- name: open_catalog
+select c.catalog_id, c.epoch, c.created_at, (select max(s.version) from dl_schema_version s)
+from dl_catalog c
+
 -- name: insert_catalog
 insert into dl_catalog (only_row, catalog_id, epoch, created_at)
 values (1, :catalog_id, :epoch, :created_at)

@@ -63,6 +63,11 @@ union all
 select {columns} from dl_removed_files f
 where f.table_id = :table_id and f.ended_version > :version and f.added_version <= :version {filter}
 
+-- name: chosen_files
+f.file_id in (
+    {chosen}
+)
+
 -- name: prune_num
 select s.file_id from dl_stats_num s
 where s.stats_key = {stats_key} and s.low <= coalesce(:{high}, 9e999)

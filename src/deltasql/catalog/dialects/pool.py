@@ -1,0 +1,68 @@
+"""Idle connections of one database, each used by one thread at a time.
+
+Connections are opened when they are needed and by the thread that needs them, so that an error is
+the caller's at once; psycopg's own pool opens them in the background and tells of a time-out only.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
+
+from deltasql.errors import CatalogError
+
+
+class Closable(Protocol):
+    """What a pool asks of a connection."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
+C = TypeVar("C", bound=Closable)
+
+
+class Pool(Generic[C]):
+    """Hands out connections and keeps those that come back whole."""
+
+    def __init__(self, connect: Callable[[], C], is_usable: Callable[[C], bool]) -> None:
+        self._connect = connect
+        self._is_usable = is_usable
+        self._lock = threading.Lock()
+        self._idle: list[C] = []
+        self._closed = False
+
+    @contextmanager
+    def connection(self) -> Iterator[C]:
+        """Lend a connection for the block."""
+        connection = self._take()
+        try:
+            yield connection
+        finally:
+            self._give_back(connection)
+
+    def close(self) -> None:
+        """Close the idle connections; one in use is closed when it comes back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _take(self) -> C:
+        with self._lock:
+            if self._closed:
+                raise CatalogError("The catalog is closed.", hint="Open it again with connect().")
+            if self._idle:
+                return self._idle.pop()
+        return self._connect()
+
+    def _give_back(self, connection: C) -> None:
+        if self._is_usable(connection):
+            with self._lock:
+                if not self._closed:
+                    self._idle.append(connection)
+                    return
+        connection.close()
