@@ -86,10 +86,8 @@ def load_definition(work: Work, table_id: str, version: int) -> TableDefinition:
     Raises:
         CatalogCorruptError: the book has no protocol or metadata for it.
     """
-    asked = [
-        work.ask(name, table_id=table_id, version=version)
-        for name in ("protocol_at", "metadata_at")
-    ]
+    place = {"table_id": table_id, "version": version}
+    asked = [work.ask(name, **place) for name in ("protocol_at", "metadata_at")]
     stats = work.ask("stats_columns", table_id=table_id)
     protocol, metadata = (_action(rows()) for rows in asked)
     if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):

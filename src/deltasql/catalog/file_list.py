@@ -17,7 +17,13 @@ import pyarrow as pa
 from deltasql.catalog.database import Database, Work
 from deltasql.catalog.stats_index import StatsColumn, load_columns, number_range
 from deltasql.errors import BadArgumentError
-from deltasql.protocol.predicate import IndexRange, Predicate, index_ranges, may_match
+from deltasql.protocol.predicate import (
+    IndexRange,
+    Predicate,
+    columns_of,
+    index_ranges,
+    may_match,
+)
 from deltasql.protocol.stats import parse_stats
 
 _TEXT, _LONG, _BOOL = pa.string(), pa.int64(), pa.bool_()
@@ -48,6 +54,7 @@ DEFAULT_COLUMNS = (
     "dv_id",
     "deletion_vector",
 )
+_VECTORS = frozenset({"dv_id", "deletion_vector"})
 # More combinations than this are filtered after the read; a list of them would be slower.
 _MOST_PARTITIONS = 5_000
 _FEW_PARTITIONS = 10
@@ -62,6 +69,8 @@ class FileQuery:
     first_version: int
     columns: tuple[str, ...] = DEFAULT_COLUMNS
     predicate: Predicate | None = None
+    partition_columns: frozenset[str] = frozenset()
+    has_vectors: bool = True
 
 
 def list_files(database: Database, query: FileQuery) -> pa.Table:
@@ -70,23 +79,48 @@ def list_files(database: Database, query: FileQuery) -> pa.Table:
     Raises:
         BadArgumentError: a column is not one of the file list's.
     """
+    for name in query.columns:
+        if name not in COLUMNS:
+            raise BadArgumentError(f"The file list has no column {name}.", column=name)
+    return _with_empty_vectors(_fetch(database, query), query)
+
+
+def _fetch(database: Database, query: FileQuery) -> pa.Table:
+    columns = _stored(query)
     if query.predicate is None:
-        text, params = _statement(database, query, _Pruning())
-        return database.arrow(text, params, _schema(query.columns))
-    wide = tuple(dict.fromkeys((*query.columns, "partition_values", "stats")))
+        text, params = _statement(database, query, _Pruning(), columns)
+        return database.arrow(text, params, _schema(columns))
+    wide = tuple(dict.fromkeys((*columns, "partition_values", "stats")))
     with database.read() as work:
         pruning = _plan(work, query, query.predicate)
     if pruning.is_empty:
-        return _schema(query.columns).empty_table()
+        return _schema(columns).empty_table()
     text, params = _statement(database, query, pruning, wide)
     fetch = database.arrow_few if pruning.is_narrow else database.arrow
-    found = fetch(text, params, _schema(wide))
-    return _prune(found, query.predicate).select(list(query.columns))
+    return _prune(fetch(text, params, _schema(wide)), query.predicate).select(list(columns))
+
+
+def _stored(query: FileQuery) -> tuple[str, ...]:
+    """Return the columns to ask SQL for: a table without vectors need not read that it has none."""
+    if query.has_vectors:
+        return query.columns
+    return tuple(name for name in query.columns if name not in _VECTORS) or ("path",)
+
+
+def _with_empty_vectors(found: pa.Table, query: FileQuery) -> pa.Table:
+    if query.has_vectors or not _VECTORS.intersection(query.columns):
+        return found.select(list(query.columns))
+    empty = {
+        "dv_id": pa.repeat(pa.scalar("", _TEXT), found.num_rows),
+        "deletion_vector": pa.nulls(found.num_rows, _TEXT),
+    }
+    arrays = [empty[name] if name in _VECTORS else found.column(name) for name in query.columns]
+    return pa.Table.from_arrays(arrays, schema=_schema(query.columns))
 
 
 def stream_files(database: Database, query: FileQuery) -> Iterator[pa.RecordBatch]:
     """Yield all files in batches of bounded size; for tables too big for one Arrow table."""
-    text, params = _statement(database, query, _Pruning())
+    text, params = _statement(database, query, _Pruning(), query.columns)
     return database.arrow_batches(text, params, _schema(query.columns))
 
 
@@ -115,6 +149,9 @@ def _plan(work: Work, query: FileQuery, predicate: Predicate) -> _Pruning:
         and column.covers(query.version)
         and column.kind == ranges[column.name].kind
     )
+    named = {column.physical[0] for column in columns_of(predicate)}
+    if not named & query.partition_columns:
+        return _Pruning(None, usable)
     texts = [text for (text,) in work.rows("partitions", table_id=query.table_id)]
     kept = [text for text in texts if may_match(predicate, None, msgspec.json.decode(text))]
     if len(kept) == len(texts) or len(kept) > _MOST_PARTITIONS:
@@ -123,12 +160,8 @@ def _plan(work: Work, query: FileQuery, predicate: Predicate) -> _Pruning:
 
 
 def _statement(
-    database: Database, query: FileQuery, pruning: _Pruning, columns: Sequence[str] | None = None
+    database: Database, query: FileQuery, pruning: _Pruning, columns: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:
-    chosen = columns or query.columns
-    for name in chosen:
-        if name not in COLUMNS:
-            raise BadArgumentError(f"The file list has no column {name}.", column=name)
     params: dict[str, Any] = {"table_id": query.table_id, "version": query.version}
     filters = [_range_filter(database, query, each, params) for each in pruning.ranges]
     if pruning.partitions is not None:
@@ -137,7 +170,7 @@ def _statement(
     condition = " ".join(filters)
     text = database.queries.text(
         "files_at",
-        columns=", ".join(f"f.{name}" for name in chosen),
+        columns=", ".join(f"f.{name}" for name in columns),
         live_filter=condition,
         filter=condition,
         live_hint=_hint(query, pruning),

@@ -12,6 +12,8 @@ from deltasql.catalog.rows import TableRow
 from deltasql.errors import BadArgumentError, VersionNotFoundError
 from deltasql.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
 from deltasql.protocol.columns import mapping_mode
+from deltasql.protocol.features import writer_features
+from deltasql.protocol.partitioning import physical_partition_columns
 from deltasql.protocol.predicate import Predicate, parse_predicate
 from deltasql.protocol.schema import StructType, parse_schema
 
@@ -109,6 +111,8 @@ class Snapshot:
             self.table.first_version,
             tuple(columns) if columns is not None else DEFAULT_COLUMNS,
             predicate,
+            frozenset(physical_partition_columns(self.metadata)),
+            has_vectors="deletionVectors" in writer_features(self.protocol),
         )
 
 

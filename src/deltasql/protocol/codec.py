@@ -58,8 +58,7 @@ def serialize_actions(actions: Iterable[Action]) -> bytes:
         InvalidCommitError: an action holds a value that JSON cannot carry.
     """
     try:
-        ranked = sorted(actions, key=_rank)
-        return b"".join(_encode_line(action) + b"\n" for action in ranked)
+        return b"".join(line + b"\n" for *_, line in sorted(map(_ranked_line, actions)))
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise InvalidCommitError(
             f"An action cannot be written as JSON: {_reason(error)}."
@@ -119,20 +118,15 @@ def from_json_object(line: Mapping[str, Any]) -> Action:
     return action
 
 
-def _rank(action: Action) -> tuple[int, str, str, bytes]:
-    rank = _RANK.get(action.kind, _LAST)
+def _ranked_line(action: Action) -> tuple[int, str, str, bytes]:
+    """Return a line after what it is sorted by; the line itself decides between equals."""
+    line, rank = _encode_line(action), _RANK.get(action.kind, _LAST)
     match action:
-        case Add(path=path):
-            return rank, path, action.dv_id, b""
-        case Remove(path=path):
-            return rank, path, action.dv_id, b""
-        case Cdc(path=path):
-            return rank, path, "", _encode_line(action)
-        case DomainMetadata(domain=domain):
-            return rank, domain, "", b""
-        case Txn(app_id=app_id):
-            return rank, app_id, "", b""
-    return rank, action.kind, "", _encode_line(action)
+        case Add(path=path) | Remove(path=path):
+            return rank, path, action.dv_id, line
+        case Cdc(path=name) | DomainMetadata(domain=name) | Txn(app_id=name):
+            return rank, name, "", line
+    return rank, action.kind, "", line
 
 
 def _encode_line(action: Action) -> bytes:
@@ -229,7 +223,12 @@ def _decode_slowly(raw: bytes, version: int | None, number: int, *, lenient: boo
     if kind not in _BY_KIND:
         return UnknownAction(kind=kind, body=body)
     if lenient and kind == "metaData" and isinstance(body, dict):
-        body = {**body, "schemaString": body.get("schemaString") or _NO_COLUMNS}
+        body = {
+            **body,
+            "schemaString": _NO_COLUMNS
+            if body.get("schemaString") is None
+            else body["schemaString"],
+        }
     try:
         action: Action = _build(_BY_KIND[kind], body, strict=not lenient)
     except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:

@@ -73,6 +73,15 @@ def test_kinds_come_in_their_order_and_each_is_sorted():
     assert [action.dv_id[-2:] for action in found[9:12]] == ["", "@1", "@2"]
 
 
+def test_actions_of_one_name_sort_by_their_line():
+    for pair in (
+        [add("f", size=1), add("f", size=2)],
+        [DomainMetadata(domain="d", configuration=text, removed=False) for text in "ab"],
+        [Txn(app_id="a", version=number) for number in (1, 2)],
+    ):
+        assert serialize_actions(pair) == serialize_actions(pair[::-1])
+
+
 def test_texts_sort_by_their_bytes_not_by_utf16():
     # U+E000 is below U+1F600 in UTF-8, above its first half in UTF-16
     payload = serialize_actions([add("\U0001f600"), add("\ue000")])
