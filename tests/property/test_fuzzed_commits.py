@@ -95,6 +95,8 @@ class Book:
         return self.tables[-1]
 
     def commit(self, actions) -> None:
+        if any(isinstance(action, Protocol) for action in actions):
+            self.renew()  # on an empty table: no file there needs a feature that is dropped
         self._add_what_will_be_removed(actions)
         try:
             version = self.table.commit(actions)

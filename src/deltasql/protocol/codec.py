@@ -222,18 +222,23 @@ def _decode_slowly(raw: bytes, version: int | None, number: int, *, lenient: boo
     kind, body = next(iter(named.items()))
     if kind not in _BY_KIND:
         return UnknownAction(kind=kind, body=body)
-    if lenient and kind == "metaData" and isinstance(body, dict):
-        body = {
-            **body,
-            "schemaString": _NO_COLUMNS
-            if body.get("schemaString") is None
-            else body["schemaString"],
-        }
     try:
-        action: Action = _build(_BY_KIND[kind], body, strict=not lenient)
+        action: Action = _build_in_doubt(kind, body, lenient=lenient)
     except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:
         _refuse(version, number, f"`{kind}`: {_reason(error)}", error)
     return action
+
+
+def _build_in_doubt(kind: str, body: Any, *, lenient: bool) -> Any:
+    """Build an action; leniently only what is not right as it stands."""
+    try:
+        return _build(_BY_KIND[kind], body, strict=True)
+    except (msgspec.MsgspecError, ValueError, TypeError):
+        if not lenient:
+            raise
+    if kind == "metaData" and isinstance(body, dict) and body.get("schemaString") is None:
+        body = {**body, "schemaString": _NO_COLUMNS}
+    return _build(_BY_KIND[kind], body, strict=False)
 
 
 def _build(kind: Any, body: Any, *, strict: bool) -> Any:

@@ -158,6 +158,15 @@ def without_fence(protocol: Protocol) -> Protocol:
     return msgspec.structs.replace(protocol, writer_features=features)
 
 
+def lost_features(before: Protocol, after: Protocol) -> frozenset[str]:
+    """Return what a new protocol no longer asks of clients; files may still need it.
+
+    The fence is no such feature: no file depends on it.
+    """
+    asked = reader_features(before) | writer_features(before)
+    return asked - reader_features(after) - writer_features(after) - {FENCE}
+
+
 def is_fenced(protocol: Protocol) -> bool:
     """Tell whether stock writers refuse the table because deltasql manages it."""
     return FENCE in writer_features(protocol)

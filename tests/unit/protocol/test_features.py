@@ -12,6 +12,7 @@ from deltasql.protocol.features import (
     check_protocol,
     enabled_by,
     is_fenced,
+    lost_features,
     new_table_protocol,
     reader_features,
     require_readable,
@@ -145,6 +146,21 @@ def test_the_fence_comes_down_and_nothing_else_changes():
 def test_taking_down_a_fence_that_is_not_there_changes_nothing(plain):
     assert without_fence(plain) == plain
     assert check_protocol(without_fence(plain)) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        ((1, 2), (1, 2), set()),
+        ((1, 2), (1, 7, None, ["appendOnly", "invariants", "clustering"]), set()),
+        ((2, 5), (1, 4), {"columnMapping"}),
+        ((3, 7, ["deletionVectors"], ["deletionVectors"]), (1, 2), {"deletionVectors"}),
+        ((1, 7, None, ["appendOnly", FENCE]), (1, 7, None, ["appendOnly"]), set()),
+        ((1, 7, None, ["clustering"]), (1, 7, None, []), {"clustering"}),
+    ],
+)
+def test_features_that_a_new_protocol_loses_are_told(before, after, lost):
+    assert lost_features(protocol(*before), protocol(*after)) == lost
 
 
 @pytest.mark.parametrize(
