@@ -252,6 +252,8 @@ def check_name(namespace: str, name: str) -> None:
             raise BadArgumentError(
                 f"A table's {what} has at most {_LONGEST_NAME} printable characters."
             )
+    if "." in name:
+        raise BadArgumentError("A table's name cannot begin with a dot.")
     if name != name.strip() or namespace != namespace.strip():
         raise BadArgumentError("A table's name cannot begin or end with a space.")
 

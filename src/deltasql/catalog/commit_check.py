@@ -17,7 +17,7 @@ from deltasql.errors import (
 from deltasql.protocol.actions import Action, Add, Metadata, Protocol, Remove, Txn
 from deltasql.protocol.codec import decode_commit
 from deltasql.protocol.conflicts import Conflict, Winner, find_conflict, is_blind_append
-from deltasql.protocol.features import require_readable, require_writable
+from deltasql.protocol.features import lost_features, require_readable, require_writable
 from deltasql.protocol.partitioning import physical_partition_columns
 from deltasql.protocol.properties import read_bool
 from deltasql.protocol.validate import check_commit
@@ -141,6 +141,12 @@ def _check_rules(
     require_readable(after_protocol, name)
     if after_protocol is not protocol:
         require_writable(after_protocol, name)
+        lost = lost_features(protocol, after_protocol)
+        if lost:
+            raise InvalidCommitError(
+                f"Table {name} cannot lose the features {', '.join(sorted(lost))}: its files may "
+                "need them."
+            )
     check_commit(actions, partition_columns=physical_partition_columns(after))
     if read_bool(after.configuration, "delta.appendOnly"):
         gone = next((a for a in actions if isinstance(a, Remove) and a.data_change), None)

@@ -76,4 +76,4 @@ def table_row(values: tuple[Any, ...]) -> TableRow:
 def split_name(full_name: str) -> tuple[str, str]:
     """Return (namespace, name) of a table's full name; the last dot divides them."""
     namespace, _, name = full_name.rpartition(".")
-    return namespace, name
+    return (namespace, name) if namespace else ("", full_name)

@@ -22,6 +22,7 @@ from deltasql.client.table import Table
 from deltasql.client.transaction import Transaction
 from deltasql.errors import MirrorLagError, TableExistsError
 from deltasql.protocol.conflicts import ReadSet
+from deltasql.storage.location import parse_location
 from deltasql.storage.resolve import canonical_location, location_key
 
 
@@ -169,8 +170,7 @@ class Catalog:
         check_name(namespace, name)
         table_id = session.new_id()
         protocol, metadata = first_actions(spec, table_id, session.now_ms())
-        if any(info.name == spec.name for info in self.tables()):
-            raise TableExistsError(f"There is a table {spec.name!r} already.", table=spec.name)
+        self._check_neighbours(spec)
         check_place(session.store_at(spec.location), session.new_id())
         new = NewTable(table_id, namespace, name, spec.location, location_key(spec.location))
         note = replace(creation_note(metadata), committer=session.committer, client=session.client)
@@ -179,6 +179,20 @@ class Catalog:
         done = session.book.create(new, request)
         session.after_commit([request], [done], started)
         return Table(session, session.book.table_by_id(table_id))
+
+    def _check_neighbours(self, spec: TableSpec) -> None:
+        """Refuse a name that is taken, and a place inside of another table or around it."""
+        place = parse_location(spec.location)
+        for row in self._session.book.tables():
+            if row.full_name == spec.name:
+                raise TableExistsError(f"There is a table {spec.name!r} already.", table=spec.name)
+            other = parse_location(row.location)
+            if row.state != TableState.DETACHED and (place.holds(other) or other.holds(place)):
+                raise TableExistsError(
+                    f"The location {spec.location} and that of table {row.full_name} lie in each "
+                    "other.",
+                    table=row.full_name,
+                )
 
 
 def _info(row: TableRow) -> TableInfo:

@@ -21,6 +21,7 @@ from deltasql.errors import (
     MirrorConflictError,
     ObjectNotFoundError,
     OwnershipError,
+    ProtocolError,
     StorageError,
 )
 from deltasql.events import (
@@ -90,7 +91,7 @@ class MirrorEngine:
             write_commit(store, version, stored)
         except (MirrorConflictError, OwnershipError) as error:
             return self._conflict(row, version, error)
-        except StorageError as error:
+        except (StorageError, ProtocolError) as error:
             return self._failed(row, version, error)
         crash_point("before-mirror-status")
         self.tracker.mark_success(
@@ -191,7 +192,7 @@ class MirrorEngine:
         )
         return MirrorResult(Mirrored.CONFLICT, version, error)
 
-    def _failed(self, row: TableRow, version: int, error: StorageError) -> MirrorResult:
+    def _failed(self, row: TableRow, version: int, error: DeltaSqlError) -> MirrorResult:
         attempts = self.tracker.mark_failed(
             row.table_id, version, f"{error.code}: {error.message}", now=self.clock()
         )
