@@ -179,6 +179,12 @@ class SqlCatalog:
         snapshot.predicate()
         return snapshot
 
+    def known_snapshot(self, row: TableRow) -> Snapshot | None:
+        """Return the snapshot of a row read before, without asking SQL, where that can be done."""
+        if self.committer.cache.find(row) is None:
+            return None
+        return self._newest(row, None)
+
     def _newest(self, row: TableRow, where: str | None) -> Snapshot:
         """Return the snapshot of a row's current version; mostly without asking SQL again."""
         cache = self.committer.cache

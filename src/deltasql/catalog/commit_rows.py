@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +29,8 @@ from deltasql.protocol.columns import Leaf
 from deltasql.protocol.identity import file_key, path_key
 from deltasql.protocol.stats import parse_stats
 
-# More files than this are sent in several statements, chunk by chunk.
-_ONE_STATEMENT = 1000
+# More files than this are sent as arrays, chunk by chunk.
+_SMALL = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,14 @@ class VersionPlan:
 def insert_version(work: Work, database: Database, plan: VersionPlan) -> None:
     """Write the version, its files and their index, its metadata and its place in the queue."""
     _end_files(work, database, plan)
-    _insert_files(work, database, plan)
-    crash_point("after-files")
+    _insert_partitions(work, plan)
     _insert_metadata(work, plan)
-    _record_version(work, database, plan)
+    crash_point("after-files")
+    if database.dialect.has_writing_ctes and len(plan.commit.adds) <= _SMALL:
+        _record_small(work, plan)
+    else:
+        _insert_files(work, plan)
+        _record_version(work, database, plan)
     crash_point("after-version-row")
 
 
@@ -122,23 +126,42 @@ def _refuse_unknown(work: Work, plan: VersionPlan) -> None:
     )
 
 
-def _insert_files(work: Work, database: Database, plan: VersionPlan) -> None:
-    adds, table_id = plan.commit.adds, plan.request.table_id
+def _insert_partitions(work: Work, plan: VersionPlan) -> None:
+    if plan.new_partitions:
+        columns = {"partition_values": plan.new_partitions}
+        work.run_many("insert_partitions", columns, table_id=plan.request.table_id)
+
+
+def _record_small(work: Work, plan: VersionPlan) -> None:
+    """Write files, index, version, queue and head by one statement, from one JSON text.
+
+    The driver's work grows with the number of values it sends; a small commit sends two.
+    """
+    adds = plan.commit.adds
+    index = index_rows(adds, plan.file_ids, plan.indexed)
+    version = _version_columns(work, plan) | _head(plan)
+    payload = version.pop("payload")
+    data = {
+        "version": version,
+        "files": _records(file_columns(adds, plan.file_ids)),
+        "num": _records(index.num),
+        "text": _records(index.text),
+    }
+    work.run("record_small", data=msgspec.json.encode(data).decode(), payload=payload)
+
+
+def _records(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _insert_files(work: Work, plan: VersionPlan) -> None:
+    adds = plan.commit.adds
     if not adds:
         return
     columns = file_columns(adds, plan.file_ids)
     rows = index_rows(adds, plan.file_ids, plan.indexed)
-    shared = {"table_id": table_id, "version": plan.version}
-    if plan.new_partitions:
-        work.run_many(
-            "insert_partitions", {"partition_values": plan.new_partitions}, table_id=table_id
-        )
-    if database.dialect.has_writing_ctes and len(adds) <= _ONE_STATEMENT:
-        index: dict[str, Sequence[Any]] = {f"num_{key}": values for key, values in rows.num.items()}
-        index |= {f"text_{key}": values for key, values in rows.text.items()}
-        work.run("insert_files_and_stats", **columns, **index, **shared)
-        return
-    work.run_many("insert_files", columns, **shared)
+    table_id = plan.request.table_id
+    work.run_many("insert_files", columns, table_id=table_id, version=plan.version)
     if rows.num["file_id"]:
         work.run_many("insert_stats_num", dict(rows.num))
     if rows.text["file_id"]:
@@ -242,12 +265,7 @@ def _protocol(action: Protocol) -> dict[str, Any]:
 def _record_version(work: Work, database: Database, plan: VersionPlan) -> None:
     """Write the version, its place in the mirror's queue, and the table's new head."""
     version = _version_columns(work, plan)
-    kinds = {type(action) for action in plan.commit.actions}
-    head = {
-        "metadata_changed": int(Metadata in kinds),
-        "protocol_changed": int(Protocol in kinds),
-        "state": str(plan.request.state_after),
-    }
+    head = _head(plan)
     if database.dialect.has_writing_ctes:
         work.run("record_version", **version, **head)
         return
@@ -261,6 +279,15 @@ def _record_version(work: Work, database: Database, plan: VersionPlan) -> None:
         now=plan.timestamp,
     )
     work.run("advance_table", **place, ict=plan.timestamp, **head)
+
+
+def _head(plan: VersionPlan) -> dict[str, Any]:
+    kinds = {type(action) for action in plan.commit.actions}
+    return {
+        "metadata_changed": int(Metadata in kinds),
+        "protocol_changed": int(Protocol in kinds),
+        "state": str(plan.request.state_after),
+    }
 
 
 def _version_columns(work: Work, plan: VersionPlan) -> dict[str, Any]:

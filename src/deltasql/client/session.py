@@ -18,7 +18,6 @@ from deltasql.events import CommitConflicted, Sink, VersionCommitted, discard
 from deltasql.mirror.engine import MirrorEngine
 from deltasql.mirror.inline import InlineMirror
 from deltasql.settings import Settings
-from deltasql.sinks import span
 from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import open_store
 
@@ -80,8 +79,7 @@ class Session:
         """Commit in SQL, tell the sinks, and mirror what the settings say."""
         started = time.monotonic()
         try:
-            with span("deltasql.commit", tables=len(requests)):
-                done = self.book.commit(requests, transaction_id=transaction_id)
+            done = self.book.commit(requests, transaction_id=transaction_id)
         except CommitConflictError as error:
             self._tell_conflict(requests[0], error)
             raise

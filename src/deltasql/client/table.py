@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -16,10 +17,15 @@ from deltasql.client.rewrite import choose_groups, rewrite, write_spec
 from deltasql.client.scan import Scan, columns_or_none
 from deltasql.client.schema_changes import SchemaMode
 from deltasql.client.session import Session
-from deltasql.client.staging import CommitOptions, StagedTable
+from deltasql.client.staging import CommitOptions, StagedTable, to_actions
 from deltasql.client.times import to_ms
-from deltasql.errors import BadArgumentError, CommitConflictError, MirrorLagError
-from deltasql.protocol.actions import Action
+from deltasql.errors import (
+    BadArgumentError,
+    CommitConflictError,
+    MirrorLagError,
+    TableStateError,
+)
+from deltasql.protocol.actions import Action, Add, Metadata, Protocol
 from deltasql.protocol.schema import StructField, StructType
 
 _NOTHING = CommitOptions()
@@ -131,12 +137,15 @@ class Table:
         **options: Any,
     ) -> int:
         """Commit Delta actions as they are; with `expected_version`, only on that version."""
-        given = list(actions)
+        given = to_actions(actions)
+        chosen = CommitOptions(expected_version=expected_version, **options)
 
         def work(staged: StagedTable) -> None:
             staged.commit(given, expected_version=expected_version)
 
-        return self._once(work, CommitOptions(expected_version=expected_version, **options))
+        if expected_version is None and all(isinstance(action, Add) for action in given):
+            return self._blind(work, chosen)
+        return self._once(work, chosen)
 
     def compact(
         self, where: str | None = None, target_size: int | None = None, **options: Any
@@ -263,6 +272,21 @@ class Table:
         found = self._already(chosen)
         return found if found is not None else self._once(work, chosen)
 
+    def _blind(self, work: Callable[[StagedTable], None], options: CommitOptions) -> int:
+        """Commit adds on the newest version this process knows of: what came since disturbs them
+        only if it changed the table's rules, and then they are tried once more on the newest.
+        """
+        known = self._session.book.known_snapshot(self._row)
+        if known is not None:
+            staged = StagedTable(self._session, known)
+            work(staged)
+            token = options.commit_id or self._session.new_id()
+            try:
+                return self._commit_staged(staged, options, commit_id=token)
+            except (CommitConflictError, TableStateError):
+                options = replace(options, commit_id=token)
+        return self._once(work, options)
+
     def _once(self, work: Callable[[StagedTable], None], options: CommitOptions) -> int:
         """Do the work on the newest version; files are written once, whatever wins meanwhile."""
         staged = StagedTable(self._session, self.snapshot())
@@ -304,7 +328,12 @@ class Table:
     ) -> int:
         token = commit_id or options.commit_id or self._session.new_id()
         request = staged.request(options, token, state_after)
-        return self._session.commit([request])[0].version
+        done = self._session.commit([request])[0]
+        if not any(isinstance(action, Metadata | Protocol) for action in request.actions):
+            self._row = replace(
+                done.before, current_version=max(done.version, done.before.current_version)
+            )
+        return done.version
 
     def _already(self, options: CommitOptions) -> int | None:
         """Return the version of a write that was made before, by its token or its application."""

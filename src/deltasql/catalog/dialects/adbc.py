@@ -11,12 +11,15 @@ from collections.abc import Generator
 from typing import Any
 
 import adbc_driver_manager as adbc
+import msgspec
 import pyarrow as pa
 
 Error = adbc.Error
 IntegrityError = adbc.IntegrityError
 OperationalError = adbc.OperationalError
 
+# A query with this single column gives its rows as JSON arrays; `rows` takes them apart.
+ROW_JSON = "row_json"
 _TEXT, _BYTES = pa.string(), pa.binary()
 _ONE_TEXT = pa.schema([("text", _TEXT)])
 _TEXT_AND_BYTES = pa.schema([("text", _TEXT), ("bytes", _BYTES)])
@@ -47,8 +50,11 @@ class AdbcConnection:
             statement.bind(_bound(values, blob))
         stream, _ = statement.execute_query()
         found: list[tuple[Any, ...]] = []
-        for batch in pa.RecordBatchReader.from_stream(stream):
+        reader = pa.RecordBatchReader.from_stream(stream)
+        for batch in reader:
             found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        if reader.schema.names == [ROW_JSON]:
+            return [tuple(msgspec.json.decode(text)) for (text,) in found]
         return found
 
     def batches(

@@ -176,7 +176,9 @@ class PostgresDatabase:
             connection.adapters.register_loader("uuid", TextLoader)
             connection.execute(
                 "select set_config('search_path', %s, false), set_config('timezone', 'UTC', false),"
-                " set_config('lock_timeout', '60s', false)",
+                " set_config('lock_timeout', '60s', false),"
+                # no statement of ours is planned better for its values, and planning costs time
+                " set_config('plan_cache_mode', 'force_generic_plan', false)",
                 [sql.Identifier(self.schema).as_string(None)],
                 prepare=False,
             )

@@ -22,7 +22,7 @@ import msgspec
 import pyarrow as pa
 
 from deltasql.catalog.database import Dialect, UniqueViolationError, Work
-from deltasql.catalog.dialects.adbc import AdbcConnection, Error, IntegrityError
+from deltasql.catalog.dialects.adbc import ROW_JSON, AdbcConnection, Error, IntegrityError
 from deltasql.catalog.dialects.local_disk import refuse_network_file_system
 from deltasql.catalog.dialects.pool import Pool
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
@@ -42,6 +42,8 @@ DIALECT = Dialect(
 )
 _BUSY_MS = 30_000
 _CHUNK_ROWS = 5_000
+# A row of many columns comes back as one JSON text too.
+_TABLE_JSON = f"json_array({TABLE_COLUMNS}) as {ROW_JSON}"
 _encoder = msgspec.json.Encoder()
 
 
@@ -60,7 +62,7 @@ class SqliteDatabase:
             "(?1 ->> '$.{name}')",
             "(?1 ->> '$.{name}')",
             "nullif(?2, x'')",
-            {"table_columns": TABLE_COLUMNS, "now": "0", "false": "0", "true": "1"},
+            {"table_columns": _TABLE_JSON, "now": "0", "false": "0", "true": "1"},
         )
         if must_exist and not path.exists():
             raise CatalogUnavailableError(

@@ -26,41 +26,83 @@ from unnest(
     clustering_provider, data_change, extra
 )
 
--- name: insert_files_and_stats
-with files as (
+-- name: record_small
+with given as (
+    select :data::json as data
+),
+head as (
+    select v.*
+    from given, json_to_record(given.data -> 'version') v (
+        table_id uuid, version bigint, committed_at bigint, committer text, operation text,
+        operation_params text, operation_metrics text, in_commit_timestamp bigint,
+        read_version bigint, is_blind_append boolean, commit_id text, transaction_id text,
+        adds bigint, removes bigint, actions bigint, bytes_added bigint, bytes_removed bigint,
+        user_metadata text, client text, payload_bytes bigint, digest text, origin text,
+        metadata_changed integer, protocol_changed integer, state text
+    )
+),
+files as (
     insert into dl_files (
-        file_id, table_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
-        num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+        file_id, table_id, path, path_key, dv_id, size, modification_time, partition_values,
+        stats, num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
         clustering_provider, data_change, added_version, extra
     )
     select
-        u.file_id, :table_id::uuid, u.path, u.path_key, u.dv_id, u.size, u.modification_time,
-        u.partition_values, u.stats, u.num_records, u.tags, u.deletion_vector, u.base_row_id,
-        u.default_row_commit_version, u.clustering_provider, u.data_change, :version::bigint, u.extra
-    from unnest(
-        :file_id::bigint[], :path::text[], :path_key::text[], :dv_id::text[], :size::bigint[],
-        :modification_time::bigint[], :partition_values::text[], :stats::text[],
-        :num_records::bigint[], :tags::text[], :deletion_vector::text[], :base_row_id::bigint[],
-        :default_row_commit_version::bigint[], :clustering_provider::text[], :data_change::boolean[],
-        :extra::text[]
-    ) u (
-        file_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
-        num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
-        clustering_provider, data_change, extra
+        f.file_id, head.table_id, f.path, f.path_key, f.dv_id, f.size, f.modification_time,
+        f.partition_values, f.stats, f.num_records, f.tags, f.deletion_vector, f.base_row_id,
+        f.default_row_commit_version, f.clustering_provider, f.data_change, head.version, f.extra
+    from head, given, json_to_recordset(given.data -> 'files') f (
+        file_id bigint, path text, path_key text, dv_id text, size bigint,
+        modification_time bigint, partition_values text, stats text, num_records bigint,
+        tags text, deletion_vector text, base_row_id bigint, default_row_commit_version bigint,
+        clustering_provider text, data_change boolean, extra text
     )
 ),
 numbers as (
     insert into dl_stats_num (stats_key, low, high, file_id)
-    select *
-    from unnest(
-        :num_stats_key::integer[], :num_low::float8[], :num_high::float8[], :num_file_id::bigint[]
+    select n.stats_key, coalesce(n.low, '-infinity'), coalesce(n.high, 'infinity'), n.file_id
+    from given, json_to_recordset(given.data -> 'num') n (
+        stats_key integer, low float8, high float8, file_id bigint
     )
+),
+texts as (
+    insert into dl_stats_text (stats_key, low, high, file_id)
+    select s.stats_key, s.low, s.high, s.file_id
+    from given, json_to_recordset(given.data -> 'text') s (
+        stats_key integer, low text, high text, file_id bigint
+    )
+),
+version as (
+    insert into dl_table_versions (
+        table_id, version, committed_at, committer, operation, operation_params,
+        operation_metrics, in_commit_timestamp, read_version, is_blind_append, commit_id,
+        transaction_id, adds, removes, actions, bytes_added, bytes_removed, user_metadata,
+        client, payload, payload_bytes, digest, origin
+    )
+    select
+        table_id, version, committed_at, committer, operation, operation_params,
+        operation_metrics, in_commit_timestamp, read_version, is_blind_append, commit_id,
+        transaction_id, adds, removes, actions, bytes_added, bytes_removed, user_metadata,
+        client, :payload::bytea, payload_bytes, digest, origin
+    from head
+),
+queue as (
+    insert into dl_mirror_status (
+        table_id, version, status, json_written, checkpoint_written, digest, retry_count,
+        updated_at
+    )
+    select table_id, version, 'PENDING', false, false, digest, 0, committed_at from head
 )
-insert into dl_stats_text (stats_key, low, high, file_id)
-select *
-from unnest(
-    :text_stats_key::integer[], :text_low::text[], :text_high::text[], :text_file_id::bigint[]
-)
+update dl_tables t set
+    current_version = head.version,
+    last_ict = head.committed_at,
+    metadata_version =
+        case when head.metadata_changed = 1 then head.version else t.metadata_version end,
+    protocol_version =
+        case when head.protocol_changed = 1 then head.version else t.protocol_version end,
+    state = head.state
+from head
+where t.table_id = head.table_id
 
 -- name: record_version
 with version as (

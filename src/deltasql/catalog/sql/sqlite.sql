@@ -1,6 +1,15 @@
 -- Overrides for SQLite. A statement's values are one JSON text; a bulk query selects its rows from
 -- `:rows` in it, and `{row.name}` is a value of the row.
 
+-- name: lock_table
+select json_array(
+    t.table_id, t.namespace, t.name, t.location, t.location_key, t.created_at, t.current_version,
+    t.last_ict, t.metadata_version, t.protocol_version, t.state, t.first_version,
+    t.mirrored_through, t.log_floor, t.properties, c.epoch, 0
+) as row_json
+from dl_tables t cross join dl_catalog c
+where t.table_id = :table_id
+
 -- name: insert_files
 insert into dl_files (
     file_id, table_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
