@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from deltasql.catalog.commit_check import check_request
 from deltasql.catalog.commit_encode import Stamp, encode_commit
@@ -23,9 +24,11 @@ from deltasql.crash import crash_point
 from deltasql.errors import (
     CatalogCorruptError,
     CatalogUnavailableError,
+    CommitConflictError,
     CommitUnknownError,
     InvalidCommitError,
     TableNotFoundError,
+    TableStateError,
 )
 from deltasql.protocol.actions import Add, Metadata, Protocol
 from deltasql.protocol.codec import dump_values
@@ -94,12 +97,13 @@ class Committer:
         create: NewTable | None,
     ) -> list[Committed]:
         try:
-            return self._attempt(requests, transaction_id, create, supersede=False)
-        except UniqueViolationError:
+            return self._attempt(requests, transaction_id, create, is_second=False)
+        except (UniqueViolationError, CommitConflictError, InvalidCommitError, TableStateError):
             if create is not None:
                 raise
-            # A file of the same identity is live: this add takes its place.
-            return self._attempt(requests, transaction_id, None, supersede=True)
+            # The commit may have been made before: only now its token is worth a question. Or a
+            # file of the same identity is live: then this add takes its place.
+            return self._attempt(requests, transaction_id, None, is_second=True)
 
     def _attempt(
         self,
@@ -107,7 +111,7 @@ class Committer:
         transaction_id: str | None,
         create: NewTable | None,
         *,
-        supersede: bool,
+        is_second: bool,
     ) -> list[Committed]:
         counts = [sum(isinstance(a, Add) for a in request.actions) for request in requests]
         ids = [self._file_ids.take(count) for count in counts]
@@ -116,7 +120,7 @@ class Committer:
             if create is not None:
                 _insert_table(work, create)
             crash_point("after-begin")
-            locked, tokens = self._lock(work, requests)
+            locked, tokens = self._lock(work, requests, ask_tokens=is_second)
             crash_point("after-lock")
             if any(tokens):
                 return _all_found(tokens)
@@ -135,7 +139,7 @@ class Committer:
                     transaction_id,
                 )
                 plan = self._plan(work, request, stamp, definitions[number])
-                plan = replace(plan, file_ids=ids[number], supersede=supersede)
+                plan = replace(plan, file_ids=ids[number], supersede=is_second)
                 insert_version(work, self.database, plan)
                 _keep_settings(work, plan, locked[number].row)
                 plans.append(plan)
@@ -146,20 +150,22 @@ class Committer:
         return [_committed(plan, lock) for plan, lock in zip(plans, locked, strict=True)]
 
     def _lock(
-        self, work: Work, requests: Sequence[CommitRequest]
+        self, work: Work, requests: Sequence[CommitRequest], *, ask_tokens: bool
     ) -> tuple[list[LockedTable], list[Committed | None]]:
         """Lock the tables in the order of their ids, so that two transactions never deadlock.
 
-        The token is asked for by a statement behind the lock: it sees what the lock waited for.
+        A token is asked for by a statement behind the lock: it sees what the lock waited for.
         """
         order = sorted(range(len(requests)), key=lambda number: requests[number].table_id)
         asked = []
         for number in order:
             request = requests[number]
             lock = work.ask("lock_table", table_id=request.table_id)
-            token = work.ask(
-                "version_by_commit_id", table_id=request.table_id, commit_id=request.commit_id
-            )
+            token = _no_rows
+            if ask_tokens:
+                token = work.ask(
+                    "version_by_commit_id", table_id=request.table_id, commit_id=request.commit_id
+                )
             asked.append((number, lock, token))
         answers = {number: (lock(), token()) for number, lock, token in asked}
         locked, tokens = [], []
@@ -210,7 +216,7 @@ class Committer:
         while True:
             try:
                 with self.database.write() as work:
-                    _, tokens = self._lock(work, requests)
+                    _, tokens = self._lock(work, requests, ask_tokens=True)
                     return _all_found(tokens) if any(tokens) else None
             except TableNotFoundError:
                 return None
@@ -221,6 +227,10 @@ class Committer:
                     ) from None
             self.sleep(wait)
             wait = min(wait * 2, 2.0)
+
+
+def _no_rows() -> list[tuple[Any, ...]]:
+    return []
 
 
 def _insert_table(work: Work, create: NewTable) -> None:
