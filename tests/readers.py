@@ -35,14 +35,12 @@ def read_polars(uri: str, options: dict[str, str] | None = None, version=None) -
     return _sorted(frame.to_dicts())
 
 
-def read_duckdb(uri: str, options: dict[str, str] | None = None, version=None) -> Rows:
+def read_duckdb(uri: str, options: dict[str, str] | None = None) -> Rows:
     try:
         import duckdb
         import duckdb_extension_delta
     except ImportError as error:
         require("duckdb", str(error))
-    if version is not None:
-        pytest.skip("DuckDB's delta extension reads the newest version only in this test")
     place = Path(duckdb_extension_delta.__file__).parent
     extension = next(place.rglob("delta.duckdb_extension"))
     with duckdb.connect() as connection:

@@ -17,6 +17,7 @@ import servers
 from builders import SCHEMA, an_add
 from deltasql.errors import DeltaSqlError
 from deltasql.settings import MirrorSettings, Settings
+from readers import require
 from server_process import free_port
 
 CANARY = "c4n4ry+S3cr3t/w0rd"
@@ -69,7 +70,7 @@ def strict_server():
     """A PostgreSQL that wants a password, which nobody has."""
     builds = pg_server.find_builds()
     if not builds:
-        pytest.skip("no PostgreSQL: no installation found")
+        require("postgres", "no installation found")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         rules = Path(folder) / "hba.conf"
@@ -78,7 +79,7 @@ def strict_server():
         try:
             server = pg_server.start_server(builds[0], (*pg_server.FAST, f"hba_file={rules}"))
         except pg_server.UnavailableError as error:
-            pytest.skip(f"no PostgreSQL: {error}")
+            require("postgres", str(error))
         yield server
         server.remove()
 
