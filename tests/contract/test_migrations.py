@@ -1,6 +1,7 @@
 """Forward migrations on every dialect: applied once, refused when the code is older."""
 
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -62,12 +63,31 @@ def test_many_processes_may_initialize_at_once(database, catalog_uri):
         assert one.catalog_id == other.catalog_id
 
 
+def test_a_schema_and_its_identity_appear_together(database, catalog_uri, monkeypatch):
+    """A process may look, or die, at any moment: it finds no schema, or one with an identity."""
+    seen = []
+    original = type(database).write
+
+    @contextmanager
+    def watched(self, **options):
+        with original(self, **options) as work:
+            yield work
+        with self.read() as look:
+            seen.append(len(look.rows("catalog_row")))
+
+    monkeypatch.setattr(type(database), "write", watched)
+    initialize(database)
+    assert seen == [1]
+    with deltasql.connect(catalog_uri) as catalog:
+        assert catalog.catalog_id
+
+
 def test_a_schema_newer_than_the_code_is_refused(database, catalog_uri):
     initialize(database)
     with database.write() as work:
         work.run("apply_schema_version", version=999, name="future", now=1)
     for refused in (
-        lambda: migrations.migrate(database, now=1),
+        lambda: migrations.migrate(database, "id", now=1),
         lambda: migrations.require_current(database),
         lambda: deltasql.connect(catalog_uri),
     ):

@@ -264,18 +264,6 @@ def check_name(namespace: str, name: str) -> None:
         raise BadArgumentError("A table's name cannot begin or end with a space.")
 
 
-def create_identity(database: Database, catalog_id: str, *, now: int) -> CatalogRow:
-    """Give a new catalog its id and first epoch; a catalog that has one keeps it."""
-    with database.write() as work:
-        if database.dialect.has_row_locks:
-            work.run("lock_catalog")
-        rows = work.rows("catalog_row")
-        if not rows:
-            work.run("insert_catalog", catalog_id=catalog_id, epoch=1, created_at=now)
-            return CatalogRow(catalog_id, 1, now)
-    return _row(rows[0])
-
-
 def find_identity(database: Database) -> CatalogRow | None:
     """Return the catalog's identity by one query, or None where its schema is not the newest."""
     try:

@@ -59,8 +59,10 @@ def status(database: Database) -> SchemaStatus:
         return _status(database, work)
 
 
-def migrate(database: Database, *, now: int) -> tuple[Migration, ...]:
+def migrate(database: Database, catalog_id: str, *, now: int) -> tuple[Migration, ...]:
     """Apply the missing steps in one transaction and return them; safe to repeat.
+
+    A new catalog gets its id in that transaction: nobody ever sees a catalog without one.
 
     Raises:
         SchemaOutdatedError: the schema is newer than this version of deltasql.
@@ -76,6 +78,8 @@ def migrate(database: Database, *, now: int) -> tuple[Migration, ...]:
             database.script(step.text, work)
             work.run("apply_schema_version", version=step.version, name=step.name, now=now)
             crash_point(f"migration-{step.version}")
+        if not work.rows("catalog_row"):
+            work.run("insert_catalog", catalog_id=catalog_id, epoch=1, created_at=now)
     return found.missing
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltasql.catalog import migrations
-from deltasql.catalog.catalog import SqlCatalog, create_identity, find_identity
+from deltasql.catalog.catalog import SqlCatalog, find_identity
 from deltasql.catalog.database import Database
 from deltasql.client.catalog import Catalog
 from deltasql.client.session import Session
@@ -89,9 +89,7 @@ def open_database(
 def initialize(database: Database) -> tuple[migrations.Migration, ...]:
     """Bring a database to the newest schema and give the catalog its identity; safe to repeat."""
     database.create_namespace()
-    applied = migrations.migrate(database, now=_now_ms())
-    create_identity(database, str(uuid.uuid4()), now=_now_ms())
-    return applied
+    return migrations.migrate(database, str(uuid.uuid4()), now=_now_ms())
 
 
 def _open_book(database: Database, *, may_create: bool) -> SqlCatalog:
