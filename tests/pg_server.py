@@ -76,6 +76,11 @@ class PostgresServer:
         """Stop the server; mode `immediate` is a crash."""
         self._control("stop", "-m", mode)
 
+    def restart(self) -> None:
+        """Stop and start again: every connection dies."""
+        self.stop()
+        self.start()
+
     def remove(self) -> None:
         if (self.home / "data/postmaster.pid").exists():
             self.stop("immediate")

@@ -47,6 +47,28 @@ def test_rename_keeps_the_table_and_frees_the_name(catalog, table, tmp_path):
         catalog.rename("orders", "sales.orders")
 
 
+REPEATED = {
+    "append": lambda table: table.append(rows(9), commit_id="token"),
+    "overwrite": lambda table: table.overwrite(rows(9), commit_id="token"),
+    "delete": lambda table: table.delete("day = 'a'", commit_id="token"),
+    "commit": lambda table: table.commit([an_add("f")], commit_id="token"),
+    "compact": lambda table: table.compact(commit_id="token"),
+    "alter": lambda table: table.alter(properties={"k": "v"}, commit_id="token"),
+    "restore": lambda table: table.restore(version=1, commit_id="token"),
+}
+
+
+@pytest.mark.parametrize("operation", list(REPEATED))
+def test_an_operation_repeated_with_its_token_is_one_commit(catalog, table, operation):
+    table.append(rows(1))
+    table.append(rows(2))
+    version = REPEATED[operation](table)
+    table.commit([an_add("later")])
+    assert REPEATED[operation](table) == version
+    assert table.version == version + 1
+    assert [e.version for e in table.history() if e.commit_id == "token"] == [version]
+
+
 @pytest.mark.parametrize("purge", [False, True])
 def test_a_dropped_table_is_gone_and_takes_no_commit(catalog, table, tmp_path, purge):
     table.append(rows(1))

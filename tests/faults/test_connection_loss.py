@@ -69,3 +69,18 @@ def test_a_database_that_stays_away_is_told_as_such(proxied, tmp_path):
                 table.commit([an_add("f")])
             assert table.commit([an_add("f")]) == 1
         check_invariants(plain, "orders")
+
+
+def test_a_restarted_server_costs_nobody_an_error(other_postgres_server, tmp_path):
+    """Idle connections died with the old server: they are found out before they are used."""
+    uri = other_postgres_server.uri(other_postgres_server.create_database_name())
+    with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+        table = a_table(catalog, tmp_path)
+        for number in range(3):
+            table.commit([an_add(f"f{number}")])
+        assert table.snapshot().files().num_rows == 3
+        other_postgres_server.restart()
+        assert table.commit([an_add("after")]) == 4
+        other_postgres_server.restart()
+        assert table.snapshot().files().num_rows == 4
+        check_invariants(catalog, "orders")

@@ -1,6 +1,7 @@
 """The first mirror: in order, exactly once, never failing a commit, stopping at foreign bytes."""
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -264,3 +265,18 @@ def test_a_commit_of_another_process_at_the_wrong_moment_is_no_foreign_one(catal
             assert raced == [2]
             assert table.state == "active"
             check_invariants(other, "orders")
+
+
+def test_leftovers_of_killed_writers_are_swept_from_the_log(catalog_uri, tmp_path):
+    """An unfinished file is removed an hour later, by the next process that mirrors the table."""
+    with deltasql.connect(catalog_uri) as catalog:
+        place = Path(a_table(catalog, tmp_path).location.removeprefix("file://"))
+    old, new = (place / "_delta_log" / f".{v:020d}.json.0123456789abcdef.tmp" for v in (1, 2))
+    for file in (old, new):
+        file.write_bytes(b"half a com")
+    os.utime(old, (0, 0))
+    with deltasql.connect(catalog_uri) as catalog:
+        catalog.table("orders").append(rows(1))
+        check_invariants(catalog, "orders")
+    assert not old.exists()
+    assert new.exists()

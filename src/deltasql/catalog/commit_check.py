@@ -60,7 +60,7 @@ def check_request(
         )
     _check_winners(work, locked, request)
     _check_txns(work, locked, request)
-    _check_rules(row.full_name, request.actions, *table)
+    check_rules(row.full_name, request.actions, *table)
 
 
 def _check_winners(work: Work, locked: LockedTable, request: CommitRequest) -> None:
@@ -132,9 +132,10 @@ def _check_txns(work: Work, locked: LockedTable, request: CommitRequest) -> None
             )
 
 
-def _check_rules(
+def check_rules(
     name: str, actions: Sequence[Action], protocol: Protocol, metadata: Metadata
 ) -> None:
+    """Refuse actions that the table's protocol, metadata and properties do not allow."""
     after_protocol = next((a for a in actions if isinstance(a, Protocol)), protocol)
     after = next((a for a in actions if isinstance(a, Metadata)), metadata)
     require_writable(protocol, name)

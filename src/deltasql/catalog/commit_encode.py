@@ -24,7 +24,6 @@ _local = threading.local()
 class Stamp:
     """What is known only under the lock."""
 
-    version: int
     timestamp: int
     has_in_commit_timestamp: bool
     transaction_id: str | None

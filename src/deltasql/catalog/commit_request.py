@@ -25,7 +25,7 @@ class CommitNote:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """One table's part of a transaction."""
+    """One table's part of a transaction; `known` is its row as the caller last saw it."""
 
     table_id: str
     actions: tuple[Action, ...]
@@ -34,6 +34,7 @@ class CommitRequest:
     commit_id: str
     expected_version: int | None = None
     state_after: TableState = TableState.ACTIVE
+    known: TableRow | None = None
 
 
 @dataclass(frozen=True, slots=True)

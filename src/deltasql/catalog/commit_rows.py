@@ -30,16 +30,19 @@ from deltasql.protocol.identity import file_key, path_key
 from deltasql.protocol.stats import parse_stats
 
 # More files than this are sent as arrays, chunk by chunk.
-_SMALL = 50
+SMALL = 50
 
 
 @dataclass(frozen=True, slots=True)
 class VersionPlan:
-    """Everything that the rows of one version are made of."""
+    """Everything that the rows of one version are made of.
+
+    Without a `version` the statement that writes the rows takes the next one itself.
+    """
 
     request: CommitRequest
     commit: EncodedCommit
-    version: int
+    version: int | None
     timestamp: int
     transaction_id: str | None
     file_ids: Sequence[int]
@@ -51,12 +54,12 @@ class VersionPlan:
 def insert_version(work: Work, database: Database, plan: VersionPlan) -> None:
     """Write the version, its files and their index, its metadata and its place in the queue."""
     _end_files(work, database, plan)
-    _insert_partitions(work, plan)
     _insert_metadata(work, plan)
     crash_point("after-files")
-    if database.dialect.has_writing_ctes and len(plan.commit.adds) <= _SMALL:
+    if database.dialect.has_writing_ctes and len(plan.commit.adds) <= SMALL:
         _record_small(work, plan)
     else:
+        _insert_partitions(work, plan)
         _insert_files(work, plan)
         _record_version(work, database, plan)
     crash_point("after-version-row")
@@ -133,25 +136,31 @@ def _insert_partitions(work: Work, plan: VersionPlan) -> None:
 
 
 def _record_small(work: Work, plan: VersionPlan) -> None:
-    """Write files, index, version, queue and head by one statement, from one JSON text.
+    """Write files, index, version, queue and head by one statement."""
+    work.run("record_small", data=small_record(plan, {}), payload=_store_payload(work, plan))
+
+
+def small_record(plan: VersionPlan, guards: Mapping[str, int]) -> str:
+    """Return a small commit's rows as one JSON text, with what the table must still be.
 
     The driver's work grows with the number of values it sends; a small commit sends two.
     """
     adds = plan.commit.adds
     index = index_rows(adds, plan.file_ids, plan.indexed)
-    version = _version_columns(work, plan) | _head(plan)
-    payload = version.pop("payload")
     data = {
-        "version": version,
+        "version": _version_columns(plan) | _head(plan) | dict(guards),
         "files": _records(file_columns(adds, plan.file_ids)),
         "num": _records(index.num),
         "text": _records(index.text),
+        "partitions": plan.new_partitions,
     }
-    work.run("record_small", data=msgspec.json.encode(data).decode(), payload=payload)
+    return msgspec.json.encode(data).decode()
 
 
 def _records(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    """Return columns as objects; what is null in all of them need not be said."""
+    told = {name: column for name, column in columns.items() if any(v is not None for v in column)}
+    return [dict(zip(told, row, strict=True)) for row in zip(*told.values(), strict=True)]
 
 
 def _insert_files(work: Work, plan: VersionPlan) -> None:
@@ -264,7 +273,7 @@ def _protocol(action: Protocol) -> dict[str, Any]:
 
 def _record_version(work: Work, database: Database, plan: VersionPlan) -> None:
     """Write the version, its place in the mirror's queue, and the table's new head."""
-    version = _version_columns(work, plan)
+    version = _version_columns(plan) | {"payload": _store_payload(work, plan)}
     head = _head(plan)
     if database.dialect.has_writing_ctes:
         work.run("record_version", **version, **head)
@@ -290,11 +299,16 @@ def _head(plan: VersionPlan) -> dict[str, Any]:
     }
 
 
-def _version_columns(work: Work, plan: VersionPlan) -> dict[str, Any]:
+def _store_payload(work: Work, plan: VersionPlan) -> bytes | None:
+    packed = compress(plan.commit.payload)
+    return insert_chunks(work, plan.request.table_id, plan.version, packed)
+
+
+def _version_columns(plan: VersionPlan) -> dict[str, Any]:
     request, commit = plan.request, plan.commit
-    table_id, info = request.table_id, commit.info
+    info = commit.info
     return {
-        "table_id": table_id,
+        "table_id": request.table_id,
         "version": plan.version,
         "committed_at": plan.timestamp,
         "committer": _text(info.user_name),
@@ -313,7 +327,6 @@ def _version_columns(work: Work, plan: VersionPlan) -> dict[str, Any]:
         "bytes_removed": sum(remove.size or 0 for remove in commit.removes),
         "user_metadata": _text(info.user_metadata),
         "client": request.note.client,
-        "payload": insert_chunks(work, table_id, plan.version, compress(commit.payload)),
         "payload_bytes": len(commit.payload),
         "digest": commit.digest,
         "origin": "commit",

@@ -18,6 +18,7 @@ from deltasql.catalog.commit_request import CommitRequest, Committed
 from deltasql.catalog.commit_rows import VersionPlan, insert_version, partition_text
 from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.definitions import DefinitionCache, TableDefinition, change_indexed_columns
+from deltasql.catalog.fast_append import FastAppends, LostAppendError
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.rows import LockedTable, TableRow, table_row
 from deltasql.crash import crash_point
@@ -60,9 +61,11 @@ class Committer:
     sleep: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
     _file_ids: IdBlocks = field(init=False)
+    _fast: FastAppends = field(init=False)
 
     def __post_init__(self) -> None:
         self._file_ids = IdBlocks(self.database, "file_id")
+        self._fast = FastAppends(self.database, self.epoch, self.cache, self._file_ids)
 
     def commit(
         self,
@@ -79,16 +82,31 @@ class Committer:
         """
         if len({request.table_id for request in requests}) != len(requests):
             raise InvalidCommitError("A transaction commits to each table once.")
+        may_be_fast = len(requests) == 1 and transaction_id is None and create is None
         for _ in range(_SENDS):
             try:
+                if may_be_fast:
+                    may_be_fast = False
+                    fast = self._send_fast(requests[0])
+                    if fast is not None:
+                        return [fast]
                 return self._send(requests, transaction_id, create)
-            except CommitUnknownError:
-                found = self._resolve(requests)
+            except (CommitUnknownError, LostAppendError) as error:
+                proposed = error.proposed if isinstance(error, LostAppendError) else None
+                found = self._resolve(requests, proposed)
                 if found is not None:
                     return found
         raise CatalogUnavailableError(
             "The connection was lost during COMMIT again and again; nothing was committed."
         )
+
+    def _send_fast(self, request: CommitRequest) -> Committed | None:
+        if not self.database.dialect.has_writing_ctes:
+            return None
+        try:
+            return self._fast.commit(request)
+        except UniqueViolationError:
+            return None  # the slow road finds the token, or puts the add in another's place
 
     def _send(
         self,
@@ -128,17 +146,18 @@ class Committer:
                 self._check(work, lock, request)
                 for lock, request in zip(locked, requests, strict=True)
             ]
+            self._fast.note_clock(locked[0].now)
             timestamp = max(locked[0].now, max(lock.row.last_ict for lock in locked) + 1)
             crash_point("after-check")
             plans = []
             for number, request in enumerate(requests):
                 stamp = Stamp(
-                    locked[number].row.current_version + 1,
                     timestamp,
                     definitions[number].has_in_commit_timestamps,
                     transaction_id,
                 )
-                plan = self._plan(work, request, stamp, definitions[number])
+                version = locked[number].row.current_version + 1
+                plan = self._plan(work, request, version, stamp, definitions[number])
                 plan = replace(plan, file_ids=ids[number], supersede=is_second)
                 insert_version(work, self.database, plan)
                 _keep_settings(work, plan, locked[number].row)
@@ -188,18 +207,23 @@ class Committer:
         return definition if metadata is None else replace(definition, metadata=metadata)
 
     def _plan(
-        self, work: Work, request: CommitRequest, stamp: Stamp, definition: TableDefinition
+        self,
+        work: Work,
+        request: CommitRequest,
+        version: int,
+        stamp: Stamp,
+        definition: TableDefinition,
     ) -> VersionPlan:
         commit = encode_commit(request, stamp)
         metadata = next((a for a in request.actions if isinstance(a, Metadata)), None)
         indexed = definition.indexed
         if metadata is not None:
-            indexed = change_indexed_columns(work, request.table_id, stamp.version, metadata)
+            indexed = change_indexed_columns(work, request.table_id, version, metadata)
         texts = {partition_text(add) for add in commit.adds}
         return VersionPlan(
             request,
             commit,
-            stamp.version,
+            version,
             stamp.timestamp,
             stamp.transaction_id,
             file_ids=(),
@@ -208,8 +232,13 @@ class Committer:
             supersede=False,
         )
 
-    def _resolve(self, requests: Sequence[CommitRequest]) -> list[Committed] | None:
-        """Learn what became of a commit whose reply was lost; None means it did not happen."""
+    def _resolve(
+        self, requests: Sequence[CommitRequest], proposed: int | None
+    ) -> list[Committed] | None:
+        """Learn what became of a commit whose reply was lost; None means it did not happen.
+
+        A fast append that proposed a time may still wait for the lock: it is fenced off.
+        """
         crash_point("before-resolve")
         deadline = self.monotonic() + _RESOLVE_FOR_S
         wait = 0.05
@@ -217,7 +246,10 @@ class Committer:
             try:
                 with self.database.write() as work:
                     _, tokens = self._lock(work, requests, ask_tokens=True)
-                    return _all_found(tokens) if any(tokens) else None
+                    if any(tokens):
+                        return _all_found(tokens)
+                    if proposed is not None:
+                        self._fast.fence(work, requests[0].table_id, proposed)
             except TableNotFoundError:
                 return None
             except (CatalogUnavailableError, CommitUnknownError):
@@ -225,6 +257,8 @@ class Committer:
                     raise CommitUnknownError(
                         "The connection was lost during COMMIT and the catalog does not answer."
                     ) from None
+            else:
+                return None
             self.sleep(wait)
             wait = min(wait * 2, 2.0)
 
@@ -295,4 +329,5 @@ def _all_found(tokens: Sequence[Committed | None]) -> list[Committed]:
 
 def _committed(plan: VersionPlan, lock: LockedTable) -> Committed:
     commit = plan.commit
-    return Committed(lock.row, plan.version, plan.timestamp, commit.digest, commit.payload)
+    version = lock.row.current_version + 1
+    return Committed(lock.row, version, plan.timestamp, commit.digest, commit.payload)

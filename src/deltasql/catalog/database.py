@@ -62,6 +62,13 @@ class Database(Protocol):
     def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run one query by itself and return all its rows."""
 
+    def write_once(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        """Run one statement as a transaction of its own and return its rows.
+
+        Raises:
+            CommitUnknownError: the connection was lost; the statement may be done, or still run.
+        """
+
     def write(self, *, durable: bool = True) -> AbstractContextManager[Work]:
         """Open a short write transaction; committed on a clean exit, rolled back otherwise.
 

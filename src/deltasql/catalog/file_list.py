@@ -97,7 +97,10 @@ def _fetch(database: Database, query: FileQuery) -> pa.Table:
         return _schema(columns).empty_table()
     text, params = _statement(database, query, pruning, wide)
     fetch = database.arrow_few if pruning.is_narrow else database.arrow
-    return _prune(fetch(text, params, _schema(wide)), query.predicate).select(list(columns))
+    found = fetch(text, params, _schema(wide))
+    if pruning.partitions is None or not _named(query.predicate) <= query.partition_columns:
+        found = _prune(found, query.predicate)
+    return found.select(list(columns))
 
 
 def _stored(query: FileQuery) -> tuple[str, ...]:
@@ -149,14 +152,17 @@ def _plan(work: Work, query: FileQuery, predicate: Predicate) -> _Pruning:
         and column.covers(query.version)
         and column.kind == ranges[column.name].kind
     )
-    named = {column.physical[0] for column in columns_of(predicate)}
-    if not named & query.partition_columns:
+    if not _named(predicate) & query.partition_columns:
         return _Pruning(None, usable)
     texts = [text for (text,) in work.rows("partitions", table_id=query.table_id)]
     kept = [text for text in texts if may_match(predicate, None, msgspec.json.decode(text))]
     if len(kept) == len(texts) or len(kept) > _MOST_PARTITIONS:
         return _Pruning(None if kept or not texts else (), usable)
     return _Pruning(tuple(kept), usable)
+
+
+def _named(predicate: Predicate) -> set[str]:
+    return {column.physical[0] for column in columns_of(predicate)}
 
 
 def _statement(
@@ -215,11 +221,12 @@ def _number(value: float | str | None) -> float | None:
 
 
 def _prune(found: pa.Table, predicate: Predicate) -> pa.Table:
-    values = found.column("partition_values").to_pylist()
+    texts = found.column("partition_values").to_pylist()
+    values = {text: msgspec.json.decode(text) for text in set(texts)}
     stats = found.column("stats").to_pylist()
     keep = [
-        may_match(predicate, parse_stats(stat), msgspec.json.decode(text))
-        for text, stat in zip(values, stats, strict=True)
+        may_match(predicate, parse_stats(stat), values[text])
+        for text, stat in zip(texts, stats, strict=True)
     ]
     return found if all(keep) else found.filter(pa.array(keep, pa.bool_()))
 

@@ -14,7 +14,7 @@ from deltasql.protocol.codec import digest
 CHUNK_BYTES = 64 * 1024 * 1024
 
 
-def insert_chunks(work: Work, table_id: str, version: int, packed: bytes) -> bytes | None:
+def insert_chunks(work: Work, table_id: str, version: int | None, packed: bytes) -> bytes | None:
     """Store a big payload in chunks and return None; return a small one for its version's row."""
     if len(packed) <= CHUNK_BYTES:
         return packed

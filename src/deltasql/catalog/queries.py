@@ -82,4 +82,10 @@ def load_queries(dialect: str) -> Mapping[str, str]:
 
 def _split(text: str) -> dict[str, str]:
     parts = _NAME.split(text)
-    return dict(zip(parts[1::2], (body.strip() for body in parts[2::2]), strict=True))
+    return dict(zip(parts[1::2], map(_squeezed, parts[2::2]), strict=True))
+
+
+def _squeezed(body: str) -> str:
+    """Drop comments and indents: drivers keep only short statements ready."""
+    lines = (line.strip() for line in body.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("--"))

@@ -85,7 +85,8 @@ class StagedTable:
     ) -> None:
         """Stage Delta actions as they are."""
         given = tuple(to_actions(actions))
-        check_commit(given, partition_columns=None)
+        if len(given) > 1:  # folding would hide a contradiction; one action has none
+            check_commit(given, partition_columns=None)
         self._expected = expected_version if expected_version is not None else self._expected
         only_adds = all(isinstance(action, Add | Txn) for action in given)
         read = ReadSet(self.snapshot.version, whole_table=not only_adds)
@@ -129,6 +130,7 @@ class StagedTable:
             commit_id,
             expected_version=expected,
             state_after=state_after,
+            known=self.snapshot.table,
         )
 
     def _note(self, options: CommitOptions) -> CommitNote:

@@ -151,6 +151,9 @@ class Table:
         self, where: str | None = None, target_size: int | None = None, **options: Any
     ) -> int:
         """Rewrite small files into bigger ones; no row changes. Returns the version."""
+        found = self._already(CommitOptions(**options))
+        if found is not None:
+            return found
         snapshot = self.snapshot()
         plans.require_active(snapshot)
         chosen = None if where is None else plans.partition_filter(snapshot, where)
@@ -296,6 +299,9 @@ class Table:
     def _replan(self, plan: Callable[[Snapshot], plans.Planned], options: Mapping[str, Any]) -> int:
         """Plan and commit, again on the newer version when another commit was first."""
         chosen = CommitOptions(**options)
+        found = self._already(chosen)
+        if found is not None:
+            return found
         commit_id = chosen.commit_id or self._session.new_id()
         tries = 1 if chosen.expected_version is not None else self._session.settings.commit.retries
         for left in range(max(tries, 1), 0, -1):

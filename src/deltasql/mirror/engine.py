@@ -35,8 +35,11 @@ from deltasql.events import (
 from deltasql.log.owner import Owner, check_owner, claim
 from deltasql.log.writer import write_commit
 from deltasql.protocol.codec import digest
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.files import LOG_FOLDER, commit_key
 from deltasql.storage.port import ObjectStore
+
+# A put of a commit takes seconds; what is so much older belongs to a writer that was killed.
+_LEFTOVER_AGE_S = 3600.0
 
 
 class Mirrored(enum.Enum):
@@ -141,6 +144,7 @@ class MirrorEngine:
             self._check_unmarked(row, store)
             claim(store, owner)
         self._refuse_log_ahead(row, store)
+        store.sweep_leftovers(LOG_FOLDER, _LEFTOVER_AGE_S, self.clock() / 1000)
         with self._lock:
             self._owned.add(row.table_id)
 

@@ -89,6 +89,13 @@ class ObjectStore(Protocol):
         """Return the file's path where the object is a local file, so that it can be mapped."""
         ...
 
+    def sweep_leftovers(self, prefix: str, older_than_s: float, now: float) -> tuple[str, ...]:
+        """Remove what killed writers left unfinished, where the store shows such a thing.
+
+        Only what is older than `older_than_s` at `now` (seconds); returns the removed keys.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of connections; the store is not used afterwards."""
         ...

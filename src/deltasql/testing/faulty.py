@@ -125,6 +125,10 @@ class FaultyStore:
         del key
         return None
 
+    def sweep_leftovers(self, prefix: str, older_than_s: float, now: float) -> tuple[str, ...]:
+        """Sweep the inner store."""
+        return self._inner.sweep_leftovers(prefix, older_than_s, now)
+
     def close(self) -> None:
         """Close the inner store."""
         self._inner.close()

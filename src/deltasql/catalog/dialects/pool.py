@@ -25,7 +25,11 @@ C = TypeVar("C", bound=Closable)
 
 
 class Pool(Generic[C]):
-    """Hands out connections and keeps those that come back whole."""
+    """Hands out connections and keeps those that come back whole.
+
+    A connection may die while it is idle, when the server is restarted: it is looked at again
+    before it is lent, so that nobody's work fails for that.
+    """
 
     def __init__(self, connect: Callable[[], C], is_usable: Callable[[C], bool]) -> None:
         self._connect = connect
@@ -35,9 +39,9 @@ class Pool(Generic[C]):
         self._closed = False
 
     @contextmanager
-    def connection(self) -> Iterator[C]:
-        """Lend a connection for the block."""
-        connection = self._take()
+    def connection(self, *, fresh: bool = False) -> Iterator[C]:
+        """Lend a connection for the block; a `fresh` one has never been idle."""
+        connection = self._connect() if fresh else self._take()
         try:
             yield connection
         finally:
@@ -52,12 +56,18 @@ class Pool(Generic[C]):
             connection.close()
 
     def _take(self) -> C:
-        with self._lock:
-            if self._closed:
-                raise CatalogError("The catalog is closed.", hint="Open it again with connect().")
-            if self._idle:
-                return self._idle.pop()
-        return self._connect()
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise CatalogError(
+                        "The catalog is closed.", hint="Open it again with connect()."
+                    )
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                return self._connect()
+            if self._is_usable(connection):
+                return connection
+            connection.close()
 
     def _give_back(self, connection: C) -> None:
         if self._is_usable(connection):

@@ -7,6 +7,7 @@ lock is pipelined with COMMIT, so a commit costs two round trips.
 from __future__ import annotations
 
 import logging
+import select
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -61,7 +62,7 @@ class PostgresDatabase:
             "%({name})b",
             {"table_columns": TABLE_COLUMNS, "now": now, "false": "false", "true": "true"},
         )
-        self._pool = Pool(self._connect, lambda connection: not connection.closed)
+        self._pool = Pool(self._connect, _is_alive)
         self._arrow_pool = Pool(self._connect_arrow, lambda connection: not connection.broken)
         # A catalog that nobody closed is closed before the interpreter takes the driver away.
         weakref.finalize(self, self._pool.close)
@@ -72,6 +73,19 @@ class PostgresDatabase:
         query = self.queries.get(name).text.encode()
         with _mapped(), self._pool.connection() as connection:
             return connection.execute(query, params).fetchall()
+
+    def write_once(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        """Run one statement as a transaction of its own, in one round trip."""
+        query = self.queries.get(name).text.encode()
+        with _mapped(), self._pool.connection() as connection:
+            try:
+                return connection.execute(query, params).fetchall()
+            except psycopg.Error as error:
+                if connection.closed:
+                    raise CommitUnknownError(
+                        "The connection to the catalog was lost during a commit."
+                    ) from error
+                raise
 
     @contextmanager
     def write(self, *, durable: bool = True) -> Iterator[Work]:
@@ -96,8 +110,21 @@ class PostgresDatabase:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query in batches."""
         statement = _literal(self.queries.compile(text).text, params)
+        started = False
+        try:
+            for batch in self._batches(statement, fresh=False):
+                started = True
+                yield batch.cast(schema) if batch.schema != schema else batch
+        except CatalogUnavailableError:
+            if started:
+                raise
+            # This driver does not tell that an idle connection has died; nothing is lost yet.
+            for batch in self._batches(statement, fresh=True):
+                yield batch.cast(schema) if batch.schema != schema else batch
+
+    def _batches(self, statement: str, *, fresh: bool) -> Iterator[pa.RecordBatch]:
         with (
-            self._arrow_pool.connection() as connection,
+            self._arrow_pool.connection(fresh=fresh) as connection,
             closing(connection.batches(statement)) as batches,
         ):
             while True:
@@ -105,7 +132,7 @@ class PostgresDatabase:
                     batch = next(batches, None)
                 if batch is None:
                     return
-                yield batch.cast(schema) if batch.schema != schema else batch
+                yield batch
 
     def arrow_few(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Return the rows of a query that selects few; saves opening the driver for many."""
@@ -227,6 +254,18 @@ class _PostgresWork:
         if self._clock is not None:
             return self._clock()
         return int(self.connection.execute(f"select {_SERVER_CLOCK}".encode()).fetchall()[0][0])
+
+
+def _is_alive(connection: psycopg.Connection[Any]) -> bool:
+    """Tell whether an idle connection can be used; a server that went away has said so by now.
+
+    An idle connection has nothing to read: what is there is the server's farewell or the end.
+    """
+    if connection.closed:
+        return False
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return not poll.poll(0)
 
 
 def _roll_back(connection: psycopg.Connection[Any]) -> None:

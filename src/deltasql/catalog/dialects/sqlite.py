@@ -81,6 +81,11 @@ class SqliteDatabase:
         with self._pool.connection() as connection:
             return _SqliteWork(connection, self.queries, self._clock).rows(name, **params)
 
+    def write_once(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        """Run one statement as a transaction of its own."""
+        with self.write() as work:
+            return work.rows(name, **params)
+
     @contextmanager
     def write(self, *, durable: bool = True) -> Iterator[Work]:
         """Open a write transaction; it holds the file's one write lock from its first statement."""

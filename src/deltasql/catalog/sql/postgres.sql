@@ -38,8 +38,34 @@ head as (
         read_version bigint, is_blind_append boolean, commit_id text, transaction_id text,
         adds bigint, removes bigint, actions bigint, bytes_added bigint, bytes_removed bigint,
         user_metadata text, client text, payload_bytes bigint, digest text, origin text,
-        metadata_changed integer, protocol_changed integer, state text
+        metadata_changed integer, protocol_changed integer, state text, epoch bigint,
+        known_metadata bigint, known_protocol bigint
     )
+),
+-- Without a version it is a fast append: it takes the next one, if the table is as it is known.
+moved as (
+    update dl_tables t set
+        current_version = coalesce(head.version, t.current_version + 1),
+        last_ict = head.committed_at,
+        metadata_version =
+            case when head.metadata_changed = 1 then head.version else t.metadata_version end,
+        protocol_version =
+            case when head.protocol_changed = 1 then head.version else t.protocol_version end,
+        state = head.state
+    from head
+    where t.table_id = head.table_id
+        and (
+            head.version is not null
+            or (
+                t.state = 'active'
+                and t.metadata_version = head.known_metadata
+                and t.protocol_version = head.known_protocol
+                and t.last_ict < head.committed_at
+                and abs({now} - head.committed_at) < 1000
+                and head.epoch = (select c.epoch from dl_catalog c)
+            )
+        )
+    returning {table_columns}
 ),
 files as (
     insert into dl_files (
@@ -48,10 +74,11 @@ files as (
         clustering_provider, data_change, added_version, extra
     )
     select
-        f.file_id, head.table_id, f.path, f.path_key, f.dv_id, f.size, f.modification_time,
+        f.file_id, moved.table_id, f.path, f.path_key, f.dv_id, f.size, f.modification_time,
         f.partition_values, f.stats, f.num_records, f.tags, f.deletion_vector, f.base_row_id,
-        f.default_row_commit_version, f.clustering_provider, f.data_change, head.version, f.extra
-    from head, given, json_to_recordset(given.data -> 'files') f (
+        f.default_row_commit_version, f.clustering_provider, f.data_change,
+        moved.current_version, f.extra
+    from moved, given, json_to_recordset(given.data -> 'files') f (
         file_id bigint, path text, path_key text, dv_id text, size bigint,
         modification_time bigint, partition_values text, stats text, num_records bigint,
         tags text, deletion_vector text, base_row_id bigint, default_row_commit_version bigint,
@@ -61,16 +88,22 @@ files as (
 numbers as (
     insert into dl_stats_num (stats_key, low, high, file_id)
     select n.stats_key, coalesce(n.low, '-infinity'), coalesce(n.high, 'infinity'), n.file_id
-    from given, json_to_recordset(given.data -> 'num') n (
+    from moved, given, json_to_recordset(given.data -> 'num') n (
         stats_key integer, low float8, high float8, file_id bigint
     )
 ),
 texts as (
     insert into dl_stats_text (stats_key, low, high, file_id)
     select s.stats_key, s.low, s.high, s.file_id
-    from given, json_to_recordset(given.data -> 'text') s (
+    from moved, given, json_to_recordset(given.data -> 'text') s (
         stats_key integer, low text, high text, file_id bigint
     )
+),
+partitions as (
+    insert into dl_partitions (table_id, partition_values)
+    select moved.table_id, p.partition_values
+    from moved, given, json_array_elements_text(given.data -> 'partitions') p (partition_values)
+    on conflict do nothing
 ),
 version as (
     insert into dl_table_versions (
@@ -80,29 +113,21 @@ version as (
         client, payload, payload_bytes, digest, origin
     )
     select
-        table_id, version, committed_at, committer, operation, operation_params,
-        operation_metrics, in_commit_timestamp, read_version, is_blind_append, commit_id,
-        transaction_id, adds, removes, actions, bytes_added, bytes_removed, user_metadata,
-        client, :payload::bytea, payload_bytes, digest, origin
-    from head
+        moved.table_id, moved.current_version, committed_at, committer, operation,
+        operation_params, operation_metrics, in_commit_timestamp, read_version, is_blind_append,
+        commit_id, transaction_id, adds, removes, actions, bytes_added, bytes_removed,
+        user_metadata, client, :payload::bytea, payload_bytes, digest, origin
+    from moved, head
 ),
 queue as (
     insert into dl_mirror_status (
         table_id, version, status, json_written, checkpoint_written, digest, retry_count,
         updated_at
     )
-    select table_id, version, 'PENDING', false, false, digest, 0, committed_at from head
+    select moved.table_id, moved.current_version, 'PENDING', false, false, digest, 0, committed_at
+    from moved, head
 )
-update dl_tables t set
-    current_version = head.version,
-    last_ict = head.committed_at,
-    metadata_version =
-        case when head.metadata_changed = 1 then head.version else t.metadata_version end,
-    protocol_version =
-        case when head.protocol_changed = 1 then head.version else t.protocol_version end,
-    state = head.state
-from head
-where t.table_id = head.table_id
+select * from moved
 
 -- name: record_version
 with version as (

@@ -47,6 +47,10 @@ update dl_tables set state = :state where table_id = :table_id
 -- name: set_properties
 update dl_tables set properties = :properties where table_id = :table_id
 
+-- name: raise_last_ict
+update dl_tables set last_ict = case when last_ict < :ict then :ict else last_ict end
+where table_id = :table_id
+
 -- name: advance_table
 update dl_tables set
     current_version = :version,
