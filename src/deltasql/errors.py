@@ -318,6 +318,22 @@ class MirrorLagError(MirrorError):
     hint = "See `deltasql show`; the commit is safe in SQL and will be mirrored."
 
 
+class CheckpointError(MirrorError):
+    """A checkpoint is not what SQL has, or cannot be read."""
+
+    code = "DS504"
+    hint = "The commits are safe; `deltasql mirror repair` writes the checkpoint again."
+
+
+class LeaseLostError(MirrorError):
+    """Another worker has taken the work over."""
+
+    code = "DS505"
+    retryable = True
+    exit_code = 6
+    hint = "Nothing is wrong: the other worker goes on; try again later if you must."
+
+
 class OwnershipError(MirrorError):
     """The log belongs to another catalog, or is ahead of SQL."""
 

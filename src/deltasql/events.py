@@ -84,6 +84,17 @@ class CheckpointWritten(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFailed(Event):
+    """A checkpoint could not be written; the commits are in the log all the same."""
+
+    name: ClassVar[str] = "checkpoint_failed"
+    is_bad: ClassVar[bool] = True
+
+    key: str
+    error_code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorFailed(Event):
     """An attempt to mirror a version failed; `next_attempt_ms` is when the next one is due."""
 
@@ -94,6 +105,7 @@ class MirrorFailed(Event):
     attempt: int
     error_code: str
     next_attempt_ms: int | None = None
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +139,29 @@ class LagMeasured(Event):
     lag_seconds: float
     lag_versions: int
     stuck_versions: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcilerSwept(Event):
+    """A reconciler has looked over all tables; `queries` counts those it has asked in all."""
+
+    name: ClassVar[str] = "reconciler_swept"
+
+    behind: int
+    missing_rows: int
+    queries: int
+    stores_down: int
+    latency_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcilerTroubled(Event):
+    """A reconciler could not work: SQL does not answer, or contradicts itself."""
+
+    name: ClassVar[str] = "reconciler_troubled"
+    is_bad: ClassVar[bool] = True
+
+    error_code: str
 
 
 Sink = Callable[[Event], None]

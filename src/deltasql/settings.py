@@ -91,6 +91,9 @@ class MirrorSettings:
     """How commits reach `_delta_log`."""
 
     checkpoint_interval: int = _setting(10, _whole(1), "A checkpoint every so many versions")
+    checkpoint_codec: str = _setting(
+        "snappy", _choice("snappy", "zstd", "gzip", "none"), "Compression of checkpoints"
+    )
     reconcile_interval: timedelta = _time("30s", "Pause between full sweeps of the reconciler")
     max_retry_attempts: int = _setting(5, _whole(1), "Attempts before a version counts as failed")
     retry_backoff_base: timedelta = _time("1s", "First pause between attempts; doubles each time")
@@ -126,6 +129,14 @@ class SqlSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertSettings:
+    """Where a worker says that something is wrong; its log always has it."""
+
+    webhook: str = _setting("", str, "Post alerts as JSON to this http or https address")
+    command: str = _setting("", str, "Run this command with each alert as JSON on its input")
+
+
+@dataclass(frozen=True, slots=True)
 class SettingRow:
     """One line of the settings reference."""
 
@@ -142,12 +153,18 @@ class Settings:
     mirror: MirrorSettings = field(default_factory=MirrorSettings)
     commit: CommitSettings = field(default_factory=CommitSettings)
     sql: SqlSettings = field(default_factory=SqlSettings)
+    alerts: AlertSettings = field(default_factory=AlertSettings, repr=False)
     uri: str | None = field(default=None, repr=False)
     stores: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     SECTIONS: ClassVar[Mapping[str, type]] = MappingProxyType(
-        {"mirror": MirrorSettings, "commit": CommitSettings, "sql": SqlSettings}
+        {
+            "mirror": MirrorSettings,
+            "commit": CommitSettings,
+            "sql": SqlSettings,
+            "alerts": AlertSettings,
+        }
     )
 
     @classmethod

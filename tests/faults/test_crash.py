@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 import deltasql
-from builders import ids
+from builders import NO_MIRROR, ids
 from deltasql.testing.crash import declared_points, hooked, traced_points
 from deltasql.testing.invariants import check_invariants
 from processes import start
@@ -21,6 +21,8 @@ ELSEWHERE = {
     "before-resolve": "test_connection_loss",
     "after-mirror-conflict": "a conflict needs a foreign commit",
     "after-mirror-failure": "a failure needs a faulty store",
+    "foreign-kept-aside": "a repair by the operator's word: tests/contract/test_verify.py",
+    "foreign-replaced": "a repair by the operator's word: tests/contract/test_verify.py",
 }
 COMMIT_POINTS = [
     "before-begin",
@@ -39,6 +41,18 @@ COMMIT_POINTS = [
     "after-mirror-status",
 ]
 
+# Points of the worker's batches and checkpoints: see test_killed_at_a_point_of_the_worker.
+WORKER_POINTS = [
+    "before-batch-status",
+    "after-batch-status",
+    "checkpoint-spooled",
+    "checkpoint-verified",
+    "before-checkpoint-put",
+    "after-checkpoint-put",
+    "before-checkpoint-record",
+    "after-checkpoint-record",
+    "after-last-checkpoint",
+]
 # A blind append on PostgreSQL passes these instead of those between BEGIN and COMMIT.
 FAST_POINTS = ["before-fast-append", "after-fast-append"]
 
@@ -64,7 +78,33 @@ def test_every_declared_point_is_tried(catalog_uri, tmp_path):
     declared = {name for name in declared_points() if "{" not in name}
     unreached = {name for name in declared - passed if not name.startswith("storage.")}
     fast = set(FAST_POINTS) if "sqlite" in catalog_uri else set()
-    assert unreached == set(ELSEWHERE) | fast
+    assert unreached == set(ELSEWHERE) | set(WORKER_POINTS) | fast
+
+
+def _work_as_worker(uri: str, place, env: dict[str, str]) -> tuple[int, str]:
+    process = start("mirror_work", uri, str(place), env={"DELTASQL_TESTING": "1", **env})
+    _, err = process.communicate(timeout=120)
+    return process.returncode, err
+
+
+@pytest.mark.parametrize("point", WORKER_POINTS)
+def test_killed_at_a_point_of_the_worker(catalog_uri, tmp_path, point):
+    """The log and its checkpoints come out right, by the next worker, once the lease is over."""
+    code, err = _work_as_worker(catalog_uri, tmp_path, {"DELTASQL_CRASH_AT": f"{point}:1"})
+    assert code == -signal.SIGKILL, err
+    with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
+        database = catalog._session.book.database
+        with database.write() as work:
+            text = "update dl_leases set expires_at = 0"
+            work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
+    code, err = _work_as_worker(catalog_uri, tmp_path, {})
+    assert code == 0, err
+    with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
+        check_invariants(catalog, "orders")
+        assert catalog.mirror.verify("orders") == []
+        hint = (tmp_path / "orders" / "_delta_log" / "_last_checkpoint").read_text()
+        assert json.loads(hint)["version"] == 6
+        assert ids(catalog.table("orders")) == [0, 1, 2, 3, 4, 5]
 
 
 def _crash(catalog_uri, tmp_path, point: str, passage: int) -> None:

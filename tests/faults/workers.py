@@ -6,6 +6,7 @@ import sys
 import deltasql
 from builders import NO_MIRROR, an_add, rows
 from deltasql.errors import CommitConflictError, DeltaSqlError
+from deltasql.settings import MirrorSettings, Settings
 
 
 def append_many(uri: str, table: str, worker: str, count: str, mirror: str) -> None:
@@ -89,6 +90,18 @@ def crash_work(uri: str, place: str) -> None:
     except DeltaSqlError as error:
         print(f"error {error.code} {error}", file=sys.stderr)
         sys.exit(9)
+
+
+def mirror_work(uri: str, place: str) -> None:
+    """Commit without mirroring, then mirror everything and write the checkpoint that is due."""
+    settings = Settings(mirror=MirrorSettings(mode="worker", checkpoint_interval=2))
+    with deltasql.connect(uri, settings=settings) as catalog:
+        orders = catalog.create_table(
+            "orders", location=f"{place}/orders", schema=rows(1).schema, exist_ok=True
+        )
+        for number in range(6):
+            orders.append(rows(number), commit_id=f"append-{number}")
+        catalog.mirror.run_once()
 
 
 def _tell(token: str, table: str, version: int) -> None:

@@ -12,7 +12,8 @@ from deltasql.catalog import migrations
 from deltasql.catalog.commit_request import CommitRequest, Committed
 from deltasql.catalog.commits import Committer, NewTable
 from deltasql.catalog.database import Database, UniqueViolationError
-from deltasql.catalog.payloads import read_payload
+from deltasql.catalog.pause import with_pause
+from deltasql.catalog.payloads import StoredCommit, read_commits, read_payload
 from deltasql.catalog.rows import CatalogRow, TableRow, TableState, split_name, table_row
 from deltasql.catalog.snapshots import Snapshot, open_snapshot
 from deltasql.crash import crash_point
@@ -25,6 +26,7 @@ from deltasql.errors import (
     TableNotFoundError,
     TableStateError,
 )
+from deltasql.protocol.codec import dump_values
 
 _LONGEST_NAME = 255
 _NEWEST = 2**63 - 1
@@ -203,6 +205,25 @@ class SqlCatalog:
         """Return the files that came and went after one version and up to another."""
         rows = self.database.rows("changes", table_id=table_id, after=after, upto=upto)
         return [_file_change(row) for row in rows]
+
+    def digests(self, table_id: str, first: int, last: int) -> dict[int, str]:
+        """Return the digests of versions by their numbers."""
+        rows = self.database.rows("digests", table_id=table_id, first=first, last=last)
+        return dict(rows)
+
+    def set_paused(self, table_id: str, *, paused: bool) -> None:
+        """Mark a table whose mirror rests, or take the mark away."""
+        with self.database.write() as work:
+            row = table_row(work.rows("lock_table", table_id=table_id)[0])
+            wanted = with_pause(row.properties, paused=paused)
+            work.run("set_properties", table_id=table_id, properties=dump_values(wanted))
+
+    def stored_commits(
+        self, table_id: str, first: int, last: int, *, most_bytes: int
+    ) -> list[StoredCommit]:
+        """Return the exact bytes of versions in order, as many as fit; see `read_commits`."""
+        with self.database.read() as work:
+            return read_commits(work, table_id, first, last, most_bytes)
 
     def payload(self, table_id: str, version: int) -> bytes:
         """Return the exact bytes of a version's commit."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from deltasql.catalog.database import Database
 from deltasql.catalog.rows import TableRow, table_row
@@ -43,6 +44,41 @@ class MirrorLag:
 
     versions: int
     oldest_unmirrored_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A table whose log lacks versions; the rest is about the first of them."""
+
+    table_id: str
+    name: str
+    location: str
+    mirrored_through: int
+    current_version: int
+    committed_at: int | None
+    status: str | None
+    retry_count: int | None
+    last_attempt_at: int | None
+    next_attempt_at: int | None
+    error_message: str | None
+    properties: str
+
+    def is_due(self, now: int) -> bool:
+        """Tell whether it may be tried; a count that was reset by hand makes it due at once."""
+        if not self.retry_count or self.next_attempt_at is None:
+            return True
+        return self.next_attempt_at <= now
+
+
+class _Verdict(Protocol):
+    @property
+    def is_final(self) -> bool: ...
+
+    @property
+    def next_attempt_at(self) -> int: ...
+
+
+V = TypeVar("V", bound=_Verdict)
 
 
 class MirrorStatusTracker:
@@ -106,6 +142,57 @@ class MirrorStatusTracker:
                 next_attempt_at=next_attempt_at,
             )
         return int(rows[0][0]) if rows else 0
+
+    def mark_failed_by(
+        self,
+        table_id: str,
+        version: int,
+        error_message: str,
+        judge: Callable[[int], V],
+        *,
+        now: int,
+    ) -> tuple[int, V]:
+        """Record a failed attempt; `judge` says what follows from the number of attempts."""
+        with self._database.write() as work:
+            found = work.rows("mirror_row", table_id=table_id, version=version)
+            attempts = (_status(found[0]).retry_count if found else 0) + 1
+            verdict = judge(attempts)
+            status = MirrorState.FAILED if verdict.is_final else MirrorState.PENDING
+            work.rows(
+                "mirror_failure",
+                table_id=table_id,
+                version=version,
+                status=str(status),
+                error_message=error_message[:_LONGEST_MESSAGE],
+                now=now,
+                next_attempt_at=verdict.next_attempt_at,
+            )
+        return attempts, verdict
+
+    def mark_range(self, table_id: str, first: int, last: int, *, now: int) -> None:
+        """Record that versions are in the log; rows that are missing are made."""
+        # If a power cut undoes this, the versions are put again and found to be there.
+        with self._database.write(durable=False) as work:
+            place = {"table_id": table_id, "first": first, "last": last}
+            work.run("mirror_range", **place, now=now)
+            work.run("advance_mirrored_range", **place)
+
+    def make_missing(self, *, now: int) -> int:
+        """Queue every version that no row speaks for, and return how many there were."""
+        with self._database.write() as work:
+            missing = int(work.rows("count_missing_mirror_rows")[0][0])
+            if missing:
+                work.run("make_missing_mirror_rows", now=now)
+        return missing
+
+    def find_behind(self) -> list[Behind]:
+        """Return the tables whose log lacks versions, with the state of the first of them."""
+        return [Behind(*row) for row in self._database.rows("behind_tables")]
+
+    def reset(self, table_id: str, *, now: int) -> None:
+        """Make everything that waits for its next attempt due at once."""
+        with self._database.write() as work:
+            work.run("reset_retries", table_id=table_id, now=now)
 
     def mark_conflict(self, table_id: str, version: int, error_message: str, *, now: int) -> None:
         """Record that the log holds other bytes, and stop commits to the table."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import zstandard
@@ -24,6 +25,33 @@ def insert_chunks(work: Work, table_id: str, version: int | None, packed: bytes)
             "insert_payload_chunk", table_id=table_id, version=version, chunk=number, payload=chunk
         )
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCommit:
+    """A version's exact bytes, and when it was committed."""
+
+    version: int
+    committed_at: int
+    payload: bytes
+
+
+def read_commits(
+    work: Work, table_id: str, first: int, last: int, most_bytes: int
+) -> list[StoredCommit]:
+    """Return versions from `first` on, up to `last` or to so many bytes, and at least one."""
+    sizes = work.rows("payload_sizes", table_id=table_id, first=first, last=last)
+    total, upto = 0, first
+    for version, size in sizes:
+        total += size
+        if total > most_bytes and version > first:
+            break
+        upto = version
+    rows = work.rows("payloads", table_id=table_id, first=first, last=upto)
+    return [
+        StoredCommit(version, at, _checked(work, table_id, version, (stored, size, expected)))
+        for version, at, stored, size, expected in rows
+    ]
 
 
 def read_payload(work: Work, table_id: str, version: int) -> bytes:
@@ -62,4 +90,11 @@ def _corrupt(table_id: str, version: int) -> CatalogCorruptError:
     )
 
 
-__all__ = ["CHUNK_BYTES", "compress", "insert_chunks", "read_payload"]
+__all__ = [
+    "CHUNK_BYTES",
+    "StoredCommit",
+    "compress",
+    "insert_chunks",
+    "read_commits",
+    "read_payload",
+]

@@ -16,6 +16,7 @@ from deltasql.errors import BadArgumentError, ConfigError
 
 if TYPE_CHECKING:
     from deltasql.client.catalog import Catalog
+    from deltasql.events import Sink
     from deltasql.settings import Settings
     from deltasql.uri import CatalogUri
 
@@ -49,12 +50,12 @@ class App:
 
         return parse_uri(_named(self.settings()))
 
-    def connect(self) -> Catalog:
+    def connect(self, sink: Sink | None = None) -> Catalog:
         """Return the catalog that the options, the environment or the configuration name."""
         import deltasql
 
         settings = self.settings()
-        return deltasql.connect(_named(settings), settings=settings)
+        return deltasql.connect(_named(settings), settings=settings, sink=sink)
 
     def table_name(self, name: str | None) -> str:
         """Return the table that the argument or the URI names."""

@@ -20,6 +20,7 @@ from deltasql.version import __version__
 
 COMMANDS: Final = {
     "alter": ("change", "Add columns to a table or change its properties."),
+    "checkpoint": ("mirror", "Write a checkpoint of a table to its log."),
     "compact": ("change", "Rewrite a table's small files into larger ones."),
     "completion": ("shell", "Print the completion script of a shell."),
     "create": ("tables", "Create a table."),
@@ -31,6 +32,7 @@ COMMANDS: Final = {
     "drop": ("tables", "Remove a table from the catalog."),
     "files": ("inspect", "List the data files of a table."),
     "history": ("inspect", "List a table's versions: who did what, and when."),
+    "mirror": ("mirror", "Look after the logs: run the worker, verify, repair, pause."),
     "rename": ("tables", "Give a table another name."),
     "restore": ("change", "Bring a table back to the state of an earlier version."),
     "sample": ("inspect", "Print some rows of a table."),

@@ -14,7 +14,7 @@ from deltasql.catalog.commit_request import CommitRequest
 from deltasql.catalog.commits import NewTable
 from deltasql.catalog.rows import TableRow, TableState, split_name
 from deltasql.client.creation import TableSpec, check_place, creation_note, first_actions
-from deltasql.client.detail import mirror_detail
+from deltasql.client.mirror import Mirror
 from deltasql.client.purge import delete_objects
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions
@@ -37,17 +37,6 @@ class TableInfo:
     state: TableState
     created_at: int
     mirrored_through: int
-
-
-class Mirror:
-    """How the logs of a catalog follow SQL."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def status(self, name: str) -> dict[str, Any]:
-        """Return how far a table's log has followed, and what holds it up."""
-        return mirror_detail(self._session, self._session.book.table(name).table_id)
 
 
 class Catalog:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
 import time
 import uuid
@@ -11,12 +13,18 @@ from dataclasses import dataclass, field
 
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.commit_request import CommitRequest, Committed
+from deltasql.catalog.leases import Leases
+from deltasql.catalog.log_files import LogFiles
 from deltasql.catalog.mirror_status import MirrorStatusTracker
+from deltasql.catalog.pause import is_paused
 from deltasql.catalog.rows import TableRow
 from deltasql.errors import CommitConflictError
 from deltasql.events import CommitConflicted, Sink, VersionCommitted, discard
+from deltasql.mirror.background import BackgroundCheckpoints
+from deltasql.mirror.checkpoints import Checkpointer
 from deltasql.mirror.engine import MirrorEngine
 from deltasql.mirror.inline import InlineMirror
+from deltasql.mirror.retries import RetryPolicy
 from deltasql.settings import Settings
 from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import open_store
@@ -26,6 +34,11 @@ _logger = logging.getLogger(__name__)
 
 def _new_id() -> str:
     return str(uuid.uuid4())
+
+
+def worker_name(token: str) -> str:
+    """Return a name that no other worker has, and by which people find the process."""
+    return f"{socket.gethostname()}/{os.getpid()}/{token[:8]}"
 
 
 def _now_ms() -> int:
@@ -47,16 +60,39 @@ class Session:
     wrap_store: Callable[[ObjectStore], ObjectStore] | None = None
     engine: MirrorEngine = field(init=False)
     inline: InlineMirror = field(init=False)
+    checkpointer: Checkpointer = field(init=False)
+    checkpoints: BackgroundCheckpoints = field(init=False)
     _stores: dict[str, ObjectStore] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         tracker = MirrorStatusTracker(self.book.database)
         self.engine = MirrorEngine(
-            self.book, self.store_of, tracker, sink=self.sink, clock=self.now_ms
+            self.book,
+            self.store_of,
+            tracker,
+            sink=self.sink,
+            clock=self.now_ms,
+            retries=RetryPolicy.of(self.settings.mirror),
+        )
+        self.checkpointer = Checkpointer(
+            self.book,
+            self.store_of,
+            self.engine.ensure_owner,
+            Leases(self.book.database, worker_name(self.new_id())),
+            LogFiles(self.book.database),
+            sink=self.sink,
+            clock=self.now_ms,
+        )
+        self.checkpoints = BackgroundCheckpoints(
+            self.checkpointer,
+            self.book.table_by_id,
+            lambda row: self.settings_of(row).mirror.checkpoint_interval,
+            lambda row: self.settings_of(row).mirror.checkpoint_codec,
+            sink=self.sink,
         )
         deadline = self.settings.mirror.inline_deadline.total_seconds()
-        self.inline = InlineMirror(self.engine, deadline)
+        self.inline = InlineMirror(self.engine, deadline, self.checkpoints.offer)
 
     def store_of(self, row: TableRow) -> ObjectStore:
         """Return the store at a table's location, opened once."""
@@ -119,13 +155,17 @@ class Session:
                 )
 
     def mirror_mode(self, row: TableRow) -> str:
-        """Return how a table is mirrored, its own properties considered."""
-        settings = self.settings.for_table(row.properties) if row.properties else self.settings
-        return settings.mirror.mode
+        """Return how a table is mirrored."""
+        return "off" if is_paused(row.properties) else self.settings_of(row).mirror.mode
+
+    def settings_of(self, row: TableRow) -> Settings:
+        """Return the settings with the table's own properties considered."""
+        return self.settings.for_table(row.properties) if row.properties else self.settings
 
     def close(self) -> None:
         """End mirror attempts under way, then close stores and connections."""
         self.inline.close()
+        self.checkpoints.close()
         with self._lock:
             stores, self._stores = list(self._stores.values()), {}
         for store in stores:

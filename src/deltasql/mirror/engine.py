@@ -1,25 +1,25 @@
-"""MirrorEngine: put a version's stored bytes to `_delta_log`, in order, exactly once.
+"""MirrorEngine: put versions' stored bytes to `_delta_log`, in order, exactly once.
 
-The attempt right after a commit, the worker's and the repair's are this one function. JSON needs
-no lease: everybody puts the same bytes, and `mirrored_through` keeps the order.
+The attempt right after a commit, the worker's and the repair's end in the same put. JSON needs no
+lease: everybody puts the same bytes, and `mirrored_through` keeps the order.
 """
 
 from __future__ import annotations
 
 import enum
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.mirror_status import MirrorStatusTracker
+from deltasql.catalog.payloads import StoredCommit
 from deltasql.catalog.rows import TableRow
 from deltasql.crash import crash_point
 from deltasql.errors import (
+    CatalogCorruptError,
     DeltaSqlError,
     MirrorConflictError,
-    ObjectNotFoundError,
     OwnershipError,
     ProtocolError,
     StorageError,
@@ -32,14 +32,16 @@ from deltasql.events import (
     VersionMirrored,
     discard,
 )
-from deltasql.log.owner import Owner, check_owner, claim
 from deltasql.log.writer import write_commit
-from deltasql.protocol.codec import digest
-from deltasql.protocol.files import LOG_FOLDER, commit_key
+from deltasql.mirror.ownership import Ownership
+from deltasql.mirror.retries import RetryPolicy
+from deltasql.protocol.files import commit_key
 from deltasql.storage.port import ObjectStore
 
-# A put of a commit takes seconds; what is so much older belongs to a writer that was killed.
-_LEFTOVER_AGE_S = 3600.0
+# A batch is recorded as one: so much work at most is found to be done already after a crash.
+_BATCH_VERSIONS = 200
+_BATCH_BYTES = 16 * 1024 * 1024
+_BATCH_S = 1.0
 
 
 class Mirrored(enum.Enum):
@@ -54,11 +56,13 @@ class Mirrored(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class MirrorResult:
-    """The end of an attempt, with its error where there was one."""
+    """The end of an attempt, with its error where there was one; `count` versions are new."""
 
     outcome: Mirrored
     version: int
     error: DeltaSqlError | None = None
+    count: int = 0
+    attempts: int = 0
 
 
 @dataclass(slots=True)
@@ -71,8 +75,11 @@ class MirrorEngine:
     sink: Sink = discard
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     monotonic: Callable[[], float] = time.monotonic
-    _owned: set[str] = field(default_factory=set)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    retries: RetryPolicy = field(default_factory=RetryPolicy)
+    ownership: Ownership = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ownership = Ownership(self.catalog, self.clock)
 
     def mirror_version(
         self, row: TableRow, version: int, payload: bytes | None = None
@@ -88,30 +95,38 @@ class MirrorEngine:
             return MirrorResult(Mirrored.BLOCKED, version)
         stored = payload if payload is not None else self.catalog.payload(row.table_id, version)
         started = self.monotonic()
-        try:
-            store = self.open_store(row)
-            self.ensure_owner(row, store)
-            write_commit(store, version, stored)
-        except (MirrorConflictError, OwnershipError) as error:
-            return self._conflict(row, version, error)
-        except (StorageError, ProtocolError) as error:
-            return self._failed(row, version, error)
+        error = self._put(row, version, stored)
+        if error is not None:
+            return self._ended(row, version, error)
         crash_point("before-mirror-status")
         self.tracker.mark_success(
             row.table_id, version, json_written=True, checkpoint_written=False, now=self.clock()
         )
         crash_point("after-mirror-status")
-        latency = (self.monotonic() - started) * 1000
-        self.sink(
-            VersionMirrored(
-                table_id=row.table_id,
-                table=row.full_name,
-                version=version,
-                key=commit_key(version),
-                latency_ms=latency,
-            )
-        )
-        return MirrorResult(Mirrored.DONE, version)
+        self._tell(row, version, (self.monotonic() - started) * 1000)
+        return MirrorResult(Mirrored.DONE, version, count=1)
+
+    def mirror_batch(self, row: TableRow, most: int = _BATCH_VERSIONS) -> MirrorResult:
+        """Mirror the next versions of a table in order and record them together."""
+        first = row.mirrored_through + 1
+        if first > row.current_version:
+            return MirrorResult(Mirrored.ALREADY, row.mirrored_through)
+        last, error = first - 1, None
+        deadline = self.monotonic() + _BATCH_S
+        told: list[tuple[int, int]] = []
+        for commit in self._next_commits(row, first, most):
+            error = self._put(row, commit.version, commit.payload)
+            if error is not None:
+                break
+            last = commit.version
+            told.append((commit.version, commit.committed_at))
+            if self.monotonic() >= deadline:
+                break
+        self._record(row, first, last, told)
+        if error is not None:
+            result = self._ended(row, last + 1, error)
+            return MirrorResult(result.outcome, result.version, error, len(told), result.attempts)
+        return MirrorResult(Mirrored.DONE, last, count=len(told))
 
     def catch_up(self, table_id: str, *, seconds: float, most: int | None = None) -> MirrorResult:
         """Mirror what is missing, in order, until done, an error, or the time is over."""
@@ -120,64 +135,65 @@ class MirrorEngine:
         result = MirrorResult(Mirrored.ALREADY, row.mirrored_through)
         left = most if most is not None else row.current_version - row.mirrored_through
         while row.mirrored_through < row.current_version and left > 0:
-            result = self.mirror_version(row, row.mirrored_through + 1)
-            if result.outcome not in {Mirrored.DONE, Mirrored.ALREADY}:
+            result = self.mirror_batch(row, min(left, _BATCH_VERSIONS))
+            if result.outcome is not Mirrored.DONE:
                 return result
-            left -= 1
-            row = self.catalog.table_by_id(table_id)
+            left -= result.count
             if self.monotonic() >= deadline:
                 break
+            row = self.catalog.table_by_id(table_id)
         return result
 
     def ensure_owner(self, row: TableRow, store: ObjectStore) -> None:
-        """Make sure, once per process and table, that the log is ours and not ahead of SQL.
+        """Make sure that the log is ours; see `Ownership`."""
+        self.ownership.ensure(row, store)
 
-        Raises:
-            OwnershipError: it is another catalog's, or holds versions that SQL does not know.
-        """
-        with self._lock:
-            if row.table_id in self._owned:
-                return
-        identity = self.catalog.identity
-        owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
-        if not check_owner(store, owner):
-            self._check_unmarked(row, store)
-            claim(store, owner)
-        self._refuse_log_ahead(row, store)
-        store.sweep_leftovers(LOG_FOLDER, _LEFTOVER_AGE_S, self.clock() / 1000)
-        with self._lock:
-            self._owned.add(row.table_id)
+    def _next_commits(self, row: TableRow, first: int, most: int) -> list[StoredCommit]:
+        last = min(row.current_version, first + most - 1)
+        found = self.catalog.stored_commits(row.table_id, first, last, most_bytes=_BATCH_BYTES)
+        versions = [commit.version for commit in found]
+        if versions != list(range(first, first + len(found))) or not found:
+            raise CatalogCorruptError(
+                f"Table {row.full_name} lacks version {first} or one after it in SQL.",
+                table=row.full_name,
+                version=first,
+            )
+        return found
 
-    def _check_unmarked(self, row: TableRow, store: ObjectStore) -> None:
-        """Accept a log without a marker only if what we mirrored is still what is there."""
-        last = row.mirrored_through
-        if last < row.first_version:
-            return
-        key = commit_key(last)
+    def _put(self, row: TableRow, version: int, payload: bytes) -> DeltaSqlError | None:
         try:
-            found = digest(store.get(key))
-        except ObjectNotFoundError:
-            raise OwnershipError(f"{key} is gone from the log at {store.uri}.", key=key) from None
-        if found != digest(self.catalog.payload(row.table_id, last)):
-            raise OwnershipError(f"{key} at {store.uri} is not the version that SQL has.", key=key)
+            store = self.open_store(row)
+            self.ensure_owner(row, store)
+            write_commit(store, version, payload)
+        except (StorageError, ProtocolError, MirrorConflictError, OwnershipError) as error:
+            return error
+        return None
 
-    def _refuse_log_ahead(self, row: TableRow, store: ObjectStore) -> None:
-        """SQL is read after the log: what others commit meanwhile is in SQL before it is there."""
-        current = self.catalog.table_by_id(row.table_id).current_version
-        while True:
-            key = commit_key(current + 1)
-            try:
-                store.head(key)
-            except ObjectNotFoundError:
-                return
-            newer = self.catalog.table_by_id(row.table_id).current_version
-            if newer <= current:
-                raise OwnershipError(
-                    f"The log at {store.uri} holds {key}; SQL has table {row.full_name} up to "
-                    f"{current}.",
-                    key=key,
-                )
-            current = newer
+    def _record(self, row: TableRow, first: int, last: int, told: list[tuple[int, int]]) -> None:
+        if not told:
+            return
+        crash_point("before-batch-status")
+        now = self.clock()
+        self.tracker.mark_range(row.table_id, first, last, now=now)
+        crash_point("after-batch-status")
+        for version, committed_at in told:
+            self._tell(row, version, float(max(now - committed_at, 0)))
+
+    def _tell(self, row: TableRow, version: int, latency_ms: float) -> None:
+        self.sink(
+            VersionMirrored(
+                table_id=row.table_id,
+                table=row.full_name,
+                version=version,
+                key=commit_key(version),
+                latency_ms=latency_ms,
+            )
+        )
+
+    def _ended(self, row: TableRow, version: int, error: DeltaSqlError) -> MirrorResult:
+        if isinstance(error, MirrorConflictError | OwnershipError):
+            return self._conflict(row, version, error)
+        return self._failed(row, version, error)
 
     def _conflict(
         self, row: TableRow, version: int, error: MirrorConflictError | OwnershipError
@@ -197,8 +213,13 @@ class MirrorEngine:
         return MirrorResult(Mirrored.CONFLICT, version, error)
 
     def _failed(self, row: TableRow, version: int, error: DeltaSqlError) -> MirrorResult:
-        attempts = self.tracker.mark_failed(
-            row.table_id, version, f"{error.code}: {error.message}", now=self.clock()
+        now = self.clock()
+        attempts, verdict = self.tracker.mark_failed_by(
+            row.table_id,
+            version,
+            f"{error.code}: {error.message}",
+            lambda count: self.retries.judge(error, count, now),
+            now=now,
         )
         crash_point("after-mirror-failure")
         self.sink(
@@ -209,6 +230,8 @@ class MirrorEngine:
                 key=commit_key(version),
                 attempt=attempts,
                 error_code=error.code,
+                next_attempt_ms=verdict.next_attempt_at,
+                is_final=verdict.is_final,
             )
         )
-        return MirrorResult(Mirrored.FAILED, version, error)
+        return MirrorResult(Mirrored.FAILED, version, error, attempts=attempts)

@@ -10,6 +10,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field, replace
 
 from deltasql.catalog.commit_request import Committed
+from deltasql.catalog.rows import TableRow
 from deltasql.mirror.engine import Mirrored, MirrorEngine, MirrorResult
 
 _BACKLOG = 64
@@ -23,6 +24,7 @@ class InlineMirror:
 
     engine: MirrorEngine
     deadline_s: float
+    on_mirrored: Callable[[TableRow, int], None] | None = None
     monotonic: Callable[[], float] = time.monotonic
     _pool: ThreadPoolExecutor | None = None
     _busy: set[str] = field(default_factory=set)
@@ -84,8 +86,14 @@ class InlineMirror:
     def _mirror(self, done: Committed) -> MirrorResult:
         if done.payload is not None and done.before.mirrored_through == done.version - 1:
             row = replace(done.before, current_version=done.version)
-            return self.engine.mirror_version(row, done.version, done.payload)
-        return self.engine.catch_up(done.before.table_id, seconds=self.deadline_s, most=_BACKLOG)
+            result = self.engine.mirror_version(row, done.version, done.payload)
+        else:
+            result = self.engine.catch_up(
+                done.before.table_id, seconds=self.deadline_s, most=_BACKLOG
+            )
+        if result.error is None and self.on_mirrored is not None:
+            self.on_mirrored(done.before, done.version)
+        return result
 
     def _wait(self, future: Future[MirrorResult]) -> MirrorResult | None:
         try:

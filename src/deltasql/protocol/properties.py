@@ -16,7 +16,7 @@ _DEFAULTS: Mapping[str, str] = {
     "delta.appendOnly": "false",
     "delta.checkpointInterval": "10",
     "delta.checkpoint.writeStatsAsJson": "true",
-    "delta.checkpoint.writeStatsAsStruct": "true",
+    "delta.checkpoint.writeStatsAsStruct": "false",
     "delta.columnMapping.mode": "none",
     "delta.dataSkippingNumIndexedCols": "32",
     "delta.dataSkippingStringPrefixLength": "32",

@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from deltasql.catalog.catalog import SqlCatalog
+from deltasql.catalog.checkpoint_source import CheckpointSource
 from deltasql.catalog.rows import TableRow
 from deltasql.client.catalog import Catalog
+from deltasql.client.session import Session
+from deltasql.errors import CheckpointError, ObjectNotFoundError
+from deltasql.log.checkpoint import CheckpointWriter
+from deltasql.parity.checkpoints import require_equal
 from deltasql.protocol.codec import decode_commit, digest
 from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind, commit_key
 from deltasql.protocol.identity import FileKey, path_key
@@ -52,6 +57,7 @@ def find_violations(
     row = session.book.table(name)
     yield from _history(session.book, row, acknowledged or {})
     yield from _log(session.book, row, session.store_of(row))
+    yield from _checkpoints(session, row)
     yield from _state(session.book, row)
 
 
@@ -87,6 +93,22 @@ def _log(book: SqlCatalog, row: TableRow, store: ObjectStore) -> Iterator[Violat
             yield Violation("I4", f"{commit_key(version)} is above SQL's {row.current_version}")
         elif digest(store.get(commit_key(version))) != digest(book.payload(row.table_id, version)):
             yield Violation("I3", f"{commit_key(version)} holds other bytes than SQL")
+
+
+def _checkpoints(session: Session, row: TableRow) -> Iterator[Violation]:
+    """Every checkpoint that is recorded replays to what SQL has at its version."""
+    writer = CheckpointWriter(session.store_of(row))
+    for file in session.checkpointer.log_files.all(row.table_id):
+        if file.kind != "checkpoint":
+            continue
+        source = CheckpointSource(session.book.snapshot(row.table_id, version=file.version))
+        try:
+            with writer.fetch(file.version) as (found, path):
+                require_equal(found, path, source)
+                if found.digest != file.digest:
+                    yield Violation("I3", f"{file.key} holds other bytes than were recorded")
+        except (CheckpointError, ObjectNotFoundError) as error:
+            yield Violation("I3", f"{file.key}: {error.message}")
 
 
 def _state(book: SqlCatalog, row: TableRow) -> Iterator[Violation]:

@@ -237,3 +237,7 @@ select version, name, applied_at from dl_schema_version order by version
 
 -- name: lock_catalog
 select pg_advisory_xact_lock(hashtextextended('deltasql ' || current_schema(), 0))
+
+-- name: lock_lease
+select holder, fencing from dl_leases
+where table_id = :table_id and purpose = :purpose for update

@@ -308,3 +308,131 @@ where table_id = :table_id and ended_version > :version
 union all
 select 'dl_mirror_status', count(*) from dl_mirror_status
 where table_id = :table_id and version > :version
+
+-- name: acquire_lease
+insert into dl_leases (table_id, purpose, holder, fencing, expires_at)
+values (:table_id, :purpose, :holder, 1, :expires_at)
+on conflict (table_id, purpose) do update set
+    holder = excluded.holder, fencing = dl_leases.fencing + 1, expires_at = excluded.expires_at
+where dl_leases.expires_at <= :now
+returning fencing
+
+-- name: lock_lease
+select holder, fencing from dl_leases where table_id = :table_id and purpose = :purpose
+
+-- name: renew_lease
+update dl_leases set expires_at = :expires_at where table_id = :table_id and purpose = :purpose
+
+-- A lease that is given back keeps its row, so that its number goes on.
+-- name: release_lease
+update dl_leases set expires_at = 0
+where table_id = :table_id and purpose = :purpose and holder = :holder and fencing = :fencing
+
+-- name: record_log_file
+insert into dl_log_files (table_id, key, version, kind, size, digest, num_rows, num_adds)
+values (:table_id, :key, :version, :kind, :size, :digest, :num_rows, :num_adds)
+on conflict (table_id, key) do update set
+    size = excluded.size, digest = excluded.digest, num_rows = excluded.num_rows,
+    num_adds = excluded.num_adds
+
+-- name: log_files
+select key, version, kind, size, digest, num_rows, num_adds from dl_log_files
+where table_id = :table_id order by key
+
+-- name: newest_checkpoint
+select key, version, kind, size, digest, num_rows, num_adds from dl_log_files
+where table_id = :table_id and kind = 'checkpoint' order by version desc limit 1
+
+-- name: mark_checkpoint
+update dl_mirror_status set checkpoint_written = {true}, updated_at = :now
+where table_id = :table_id and version = :version
+
+-- name: in_path_order
+select {columns} from (
+    {files}
+) f order by coalesce(f.path_key, f.path), f.dv_id
+
+-- Tombstones at a version: the last word on their file was a remove, and not too long ago.
+-- name: tombstones_at
+select {columns} from dl_removed_files f
+where f.table_id = :table_id and f.ended_by = 'remove' and f.ended_version <= :version
+    and coalesce(f.deletion_timestamp, 0) > :cutoff
+    and not exists (
+        select 1 from dl_removed_files n
+        where n.table_id = f.table_id
+            and coalesce(n.path_key, n.path) = coalesce(f.path_key, f.path) and n.dv_id = f.dv_id
+            and (
+                (n.ended_version > f.ended_version and n.ended_version <= :version)
+                or (n.ended_version > :version and n.added_version <= :version)
+            )
+    )
+    and not exists (
+        select 1 from dl_files n
+        where n.table_id = f.table_id
+            and coalesce(n.path_key, n.path) = coalesce(f.path_key, f.path) and n.dv_id = f.dv_id
+            and n.added_version <= :version
+    )
+order by coalesce(f.path_key, f.path), f.dv_id
+
+-- name: payload_sizes
+select version, payload_bytes from dl_table_versions
+where table_id = :table_id and version >= :first and version <= :last order by version
+
+-- name: payloads
+select version, committed_at, payload, payload_bytes, digest from dl_table_versions
+where table_id = :table_id and version >= :first and version <= :last order by version
+
+-- name: mirror_range
+insert into dl_mirror_status (
+    table_id, version, status, json_written, checkpoint_written, digest, retry_count,
+    last_attempt_at, updated_at
+)
+select v.table_id, v.version, 'SUCCESS', {true}, {false}, v.digest, 0, :now, :now
+from dl_table_versions v
+where v.table_id = :table_id and v.version >= :first and v.version <= :last
+on conflict (table_id, version) do update set
+    status = 'SUCCESS', json_written = {true}, error_message = null,
+    last_attempt_at = excluded.last_attempt_at, next_attempt_at = null,
+    updated_at = excluded.updated_at
+where dl_mirror_status.status <> 'SUCCESS'
+
+-- name: advance_mirrored_range
+update dl_tables set mirrored_through = :last
+where table_id = :table_id and mirrored_through >= :first - 1 and mirrored_through < :last
+
+-- name: count_missing_mirror_rows
+select count(*) from dl_tables t
+join dl_table_versions v on v.table_id = t.table_id and v.version > t.mirrored_through
+where t.state in ('active', 'detached', 'conflict') and not exists (
+    select 1 from dl_mirror_status s where s.table_id = v.table_id and s.version = v.version
+)
+
+-- name: make_missing_mirror_rows
+insert into dl_mirror_status (
+    table_id, version, status, json_written, checkpoint_written, digest, retry_count, updated_at
+)
+select v.table_id, v.version, 'PENDING', {false}, {false}, v.digest, 0, :now
+from dl_tables t
+join dl_table_versions v on v.table_id = t.table_id and v.version > t.mirrored_through
+where t.state in ('active', 'detached', 'conflict')
+on conflict (table_id, version) do nothing
+
+-- name: behind_tables
+select
+    t.table_id, case when t.namespace = '' then t.name else t.namespace || '.' || t.name end,
+    t.location, t.mirrored_through, t.current_version, v.committed_at, s.status, s.retry_count,
+    s.last_attempt_at, s.next_attempt_at, s.error_message, t.properties
+from dl_tables t
+left join dl_table_versions v on v.table_id = t.table_id and v.version = t.mirrored_through + 1
+left join dl_mirror_status s on s.table_id = t.table_id and s.version = t.mirrored_through + 1
+where t.mirrored_through < t.current_version and t.state in ('active', 'detached')
+order by v.committed_at
+
+-- name: reset_retries
+update dl_mirror_status set
+    status = 'PENDING', retry_count = 0, next_attempt_at = null, updated_at = :now
+where table_id = :table_id and status <> 'SUCCESS'
+
+-- name: digests
+select version, digest from dl_table_versions
+where table_id = :table_id and version >= :first and version <= :last

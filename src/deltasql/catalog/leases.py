@@ -1,0 +1,84 @@
+"""Leases: one worker at a time for a table's checkpoints, cleanup and vacuum.
+
+By the database's clock. Every new holder gets a higher fencing number; whoever was paused past its
+lease finds another number there and writes nothing any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltasql.catalog.database import Database, Work
+from deltasql.errors import LeaseLostError
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to do one kind of work on one table, for a while."""
+
+    table_id: str
+    purpose: str
+    holder: str
+    fencing: int
+
+
+class Leases:
+    """Gives, renews and takes back leases; safe to use from many threads and processes."""
+
+    def __init__(self, database: Database, holder: str, *, ttl_ms: int = 60_000) -> None:
+        self._database = database
+        self._holder = holder
+        self.ttl_ms = ttl_ms
+
+    def acquire(self, table_id: str, purpose: str) -> Lease | None:
+        """Return a lease, or None while another holder has it."""
+        with self._database.write() as work:
+            now = work.now_ms()
+            rows = work.rows(
+                "acquire_lease",
+                table_id=table_id,
+                purpose=purpose,
+                holder=self._holder,
+                now=now,
+                expires_at=now + self.ttl_ms,
+            )
+        return Lease(table_id, purpose, self._holder, int(rows[0][0])) if rows else None
+
+    def renew(self, lease: Lease) -> None:
+        """Make a lease last longer.
+
+        Raises:
+            LeaseLostError: somebody else has it now.
+        """
+        with self._database.write() as work:
+            self.require(work, lease)
+            work.run(
+                "renew_lease",
+                table_id=lease.table_id,
+                purpose=lease.purpose,
+                expires_at=work.now_ms() + self.ttl_ms,
+            )
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back; silent where it was lost meanwhile."""
+        with self._database.write() as work:
+            work.run(
+                "release_lease",
+                table_id=lease.table_id,
+                purpose=lease.purpose,
+                holder=lease.holder,
+                fencing=lease.fencing,
+            )
+
+    def require(self, work: Work, lease: Lease) -> None:
+        """Inside a transaction: go on only with a lease that is still ours.
+
+        Raises:
+            LeaseLostError: somebody else has it now.
+        """
+        rows = work.rows("lock_lease", table_id=lease.table_id, purpose=lease.purpose)
+        if not rows or (rows[0][0], rows[0][1]) != (lease.holder, lease.fencing):
+            raise LeaseLostError(
+                f"The lease for {lease.purpose} of table {lease.table_id} went to another worker.",
+                table_id=lease.table_id,
+            )

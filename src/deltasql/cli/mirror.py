@@ -1,0 +1,176 @@
+"""Commands on mirrors: mirror run, status, verify, repair, pause, resume; checkpoint."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+import click
+
+from deltasql.cli.app import App, Command, command, pass_app
+from deltasql.cli.arguments import dry_run_option, table_argument, yes_option
+from deltasql.errors import BadArgumentError
+
+_DIFFERENCE = 3
+
+
+@click.group()
+def mirror() -> None:
+    """Look after the logs: run the worker, verify, repair, pause."""
+
+
+@mirror.command(cls=Command, example="deltasql mirror run --listen 127.0.0.1:9464")
+@click.option("--once", is_flag=True, help="Mirror what is behind, then leave.")
+@click.option("--listen", metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics there.")
+@pass_app
+def run(app: App, *, once: bool, listen: str | None) -> None:
+    """Mirror every table of the catalog until told to stop.
+
+    SIGTERM or Ctrl-C ends it after the batches under way; a hard kill does no harm. Any number of
+    workers may run. With --once it leaves with 6 where something could not be mirrored.
+    """
+    from deltasql.events import fan_out
+    from deltasql.sinks import logging_sink, prometheus_sink
+
+    with app.connect(sink=fan_out(logging_sink(), prometheus_sink())) as catalog:
+        if once:
+            swept = catalog.mirror.run_once()
+            facts = {
+                "behind": swept.behind,
+                "mirrored": swept.mirrored,
+                "failed": swept.failed,
+                "missing_rows": swept.missing_rows,
+            }
+            app.out.done(f"{swept.mirrored} versions were mirrored.", facts)
+            if swept.failed:
+                raise click.exceptions.Exit(6)
+            return
+        stop = threading.Event()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, lambda *_: stop.set())
+        app.out.note("The worker runs; SIGTERM stops it.")
+        catalog.mirror.run(
+            stop,
+            listen=_address(listen),
+            on_listen=lambda address: app.out.note(f"Health and metrics: http://{address}/"),
+        )
+    app.out.note("The worker has stopped.")
+
+
+@mirror.command(cls=Command, example="deltasql mirror status orders -o json")
+@click.argument("table", required=False)
+@pass_app
+def status(app: App, table: str | None) -> None:
+    """Tell how far the logs have followed SQL, for one table or all."""
+    with app.connect() as catalog:
+        names = [table] if table else [info.name for info in catalog.tables()]
+        rows = [{"table": name, **catalog.mirror.status(name)} for name in names]
+    columns = ["table", "status", "mirrored_through", "lag_versions", "lag_seconds", "error"]
+    app.out.rows(rows, columns)
+
+
+@mirror.command(cls=Command, example="deltasql mirror verify orders")
+@click.argument("table", required=False)
+@pass_app
+def verify(app: App, table: str | None) -> None:
+    """Compare the log with SQL, byte by byte, for one table or all.
+
+    Leaves with 3 where they differ.
+    """
+    rows: list[dict[str, Any]] = []
+    with app.connect() as catalog:
+        names = [table] if table else [info.name for info in catalog.tables()]
+        for name in names:
+            rows += [_finding(name, found) for found in catalog.mirror.verify(name)]
+    if not rows:
+        app.out.done(f"{len(names)} logs are equal to SQL.", {"tables": len(names), "findings": 0})
+        return
+    app.out.rows(rows, ["table", "difference", "key", "detail", "action"])
+    raise click.exceptions.Exit(_DIFFERENCE)
+
+
+@mirror.command(cls=Command, example="deltasql mirror repair orders --dry-run")
+@table_argument
+@click.option("--version", "version", type=int, help="Repair this version only.")
+@click.option("--replace", is_flag=True, help="Let SQL win over foreign bytes, kept aside first.")
+@dry_run_option
+@yes_option
+@pass_app
+def repair(
+    app: App, *, table: str | None, version: int | None, replace: bool, dry_run: bool, is_sure: bool
+) -> None:
+    """Make a table's log equal to SQL again and retry what has failed.
+
+    Puts what is missing and rebuilds checkpoints. Foreign commits stay unless --replace is given.
+    Leaves with 3 where something is left to decide.
+    """
+    name = app.table_name(table)
+    if replace and not dry_run:
+        app.confirm(f"Replace foreign commits in the log of {name}?", is_sure=is_sure)
+    with app.connect() as catalog:
+        done = catalog.mirror.repair(name, version=version, replace=replace, dry_run=dry_run)
+    rows = [
+        {**_finding(name, one.finding), "done": one.done and not dry_run, "what": one.what}
+        for one in done
+    ]
+    if rows:
+        app.out.rows(rows, ["table", "difference", "key", "done", "what"])
+    else:
+        app.out.done(f"The log of {name} is equal to SQL.", {"table": name, "findings": 0})
+    if any(not one.done for one in done):
+        raise click.exceptions.Exit(_DIFFERENCE)
+
+
+@mirror.command(cls=Command, example="deltasql mirror pause orders")
+@table_argument
+@pass_app
+def pause(app: App, table: str | None) -> None:
+    """Let a table's log rest: commits go on in SQL."""
+    name = app.table_name(table)
+    with app.connect() as catalog:
+        catalog.mirror.pause(name)
+    app.out.done(f"The mirror of {name} rests.", {"table": name, "paused": True})
+
+
+@mirror.command(cls=Command, example="deltasql mirror resume orders")
+@table_argument
+@pass_app
+def resume(app: App, table: str | None) -> None:
+    """Let a table's log follow SQL again."""
+    name = app.table_name(table)
+    with app.connect() as catalog:
+        catalog.mirror.resume(name)
+    app.out.done(f"The mirror of {name} goes on.", {"table": name, "paused": False})
+
+
+@command(example="deltasql checkpoint orders")
+@table_argument
+@click.option("--version", "version", type=int, help="The version; the newest in the log if none.")
+@pass_app
+def checkpoint(app: App, table: str | None, version: int | None) -> None:
+    """Write a checkpoint of a table to its log."""
+    name = app.table_name(table)
+    with app.connect() as catalog:
+        written = catalog.mirror.checkpoint(name, version)
+    app.out.done(f"{name} has a checkpoint at {written}.", {"table": name, "version": written})
+
+
+def _finding(name: str, found: Any) -> dict[str, Any]:
+    return {
+        "table": name,
+        "difference": str(found.difference),
+        "key": found.key,
+        "version": found.version,
+        "detail": found.detail,
+        "action": found.action,
+    }
+
+
+def _address(listen: str | None) -> tuple[str, int] | None:
+    if listen is None:
+        return None
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit():
+        raise BadArgumentError("--listen takes HOST:PORT, such as 127.0.0.1:9464.")
+    return host, int(port)

@@ -1,0 +1,153 @@
+"""How the logs of a catalog follow SQL: look, pause, verify, repair, and the worker."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from deltasql.alerts import AlertDesk, AlertSink, command_alerts, log_alerts, webhook_alerts
+from deltasql.client.detail import mirror_detail
+from deltasql.client.session import Session
+from deltasql.errors import ConfigError, LeaseLostError
+from deltasql.mirror.health import Health, HealthServer
+from deltasql.mirror.reconciler import MirrorReconciler, ReconciliationConfig, Sweep
+from deltasql.mirror.repair import MirrorRepair, Repaired
+from deltasql.parity.log import Finding
+from deltasql.settings import AlertSettings
+
+
+class Mirror:
+    """The mirrors of one catalog."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Return how far a table's log has followed, and what holds it up."""
+        return mirror_detail(self._session, self._session.book.table(name).table_id)
+
+    def pause(self, name: str) -> None:
+        """Let a table's mirror rest: commits go on in SQL, the log stays as it is."""
+        self._session.book.set_paused(self._session.book.table(name).table_id, paused=True)
+
+    def resume(self, name: str) -> None:
+        """Let a table's mirror go on; what was committed meanwhile follows in order."""
+        self._session.book.set_paused(self._session.book.table(name).table_id, paused=False)
+
+    def checkpoint(self, name: str, version: int | None = None) -> int:
+        """Write a checkpoint of a mirrored version, the newest by default; return the version.
+
+        Raises:
+            CheckpointError: the version is not in the log, or the file did not come out right.
+        """
+        session = self._session
+        row = session.book.table(name)
+        wanted = row.mirrored_through if version is None else version
+        codec = session.settings_of(row).mirror.checkpoint_codec
+        deadline = time.monotonic() + _WAIT_S
+        while session.checkpointer.write(row, wanted, codec=codec) is None:
+            if time.monotonic() >= deadline:
+                raise LeaseLostError(f"Another worker writes a checkpoint of {name} all the time.")
+            time.sleep(0.1)
+        return wanted
+
+    def verify(self, name: str) -> list[Finding]:
+        """Return how a table's log differs from SQL; an empty list means that they are equal."""
+        return self._repair().verify(self._session.book.table(name))
+
+    def repair(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        replace: bool = False,
+        dry_run: bool = False,
+    ) -> list[Repaired]:
+        """Make a table's log equal to SQL again; `replace` lets SQL win over foreign bytes."""
+        row = self._session.book.table(name)
+        done = self._repair().repair(row, version=version, replace=replace, dry_run=dry_run)
+        if not dry_run:
+            self._session.engine.catch_up(row.table_id, seconds=60.0)
+        return done
+
+    def run_once(self) -> Sweep:
+        """Mirror everything that is behind, once, and write the checkpoints that are due."""
+        swept = self.reconciler().run_once()
+        self._session.checkpoints.close()
+        return swept
+
+    def run(
+        self,
+        stop: threading.Event,
+        *,
+        listen: tuple[str, int] | None = None,
+        on_listen: Callable[[str], None] | None = None,
+    ) -> None:
+        """Serve as a worker until `stop` is set; with `listen`, tell health and metrics there."""
+        reconciler = self.reconciler()
+        server = None if listen is None else HealthServer(self._health(reconciler), *listen)
+        if server is not None and on_listen is not None:
+            on_listen(server.address)
+        try:
+            reconciler.run(stop)
+        finally:
+            if server is not None:
+                server.close()
+
+    def reconciler(self, config: ReconciliationConfig | None = None) -> MirrorReconciler:
+        """Return a reconciler over this catalog, set up as the settings say."""
+        session = self._session
+        return MirrorReconciler(
+            session.engine,
+            session.engine.tracker,
+            session.checkpoints,
+            config or ReconciliationConfig.of(session.settings.mirror),
+            session.settings,
+            AlertDesk(alert_sinks(session.settings.alerts)),
+            sink=session.sink,
+            clock=session.now_ms,
+        )
+
+    def _repair(self) -> MirrorRepair:
+        session = self._session
+        return MirrorRepair(
+            session.engine,
+            session.checkpointer,
+            session.engine.tracker,
+            session.checkpointer.log_files,
+        )
+
+    def _health(self, reconciler: MirrorReconciler) -> Health:
+        from prometheus_client import REGISTRY, generate_latest  # noqa: PLC0415 (workers only)
+
+        def is_ready() -> bool:
+            last = reconciler.last_poll_at
+            return last is not None and reconciler.monotonic() - last < _SILENT_S
+
+        def facts() -> dict[str, object]:
+            return {"stores_down": reconciler.breakers.down()}
+
+        return Health(is_ready, facts, lambda: generate_latest(REGISTRY))
+
+
+_SILENT_S = 30.0
+_WAIT_S = 60.0
+
+
+def alert_sinks(settings: AlertSettings) -> Sequence[AlertSink]:
+    """Return where alerts go: always the log, and what the settings name.
+
+    Raises:
+        ConfigError: a webhook or a command is not usable.
+    """
+    sinks: list[AlertSink] = [log_alerts]
+    try:
+        if settings.webhook:
+            sinks.append(webhook_alerts(settings.webhook))
+        if settings.command:
+            sinks.append(command_alerts(settings.command))
+    except ValueError as error:
+        raise ConfigError(f"Alerts cannot be sent: {error}.") from error
+    return sinks

@@ -1,0 +1,250 @@
+"""CheckpointWriter: spool a checkpoint, have it verified whole, put it, then move the hint.
+
+A broken checkpoint makes a table unreadable although every commit is there, so nothing reaches
+the store that was not read back first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltasql.crash import crash_point
+from deltasql.errors import (
+    CheckpointError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageUnavailableError,
+)
+from deltasql.protocol.files import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_path
+from deltasql.protocol.last_checkpoint import LastCheckpoint, decode_hint, encode_hint
+from deltasql.storage.port import ObjectStore
+
+# More than this goes to the store in parts, never whole through memory.
+_ONE_PUT = 100 * 1024 * 1024
+_PIECE = 8 * 1024 * 1024
+_ROW_GROUP = 50_000
+# Only what repeats is worth a dictionary: paths and statistics are all different.
+_DICTIONARY = [
+    "add.partitionValues.key_value.key",
+    "add.partitionValues.key_value.value",
+    "remove.partitionValues.key_value.key",
+    "remove.partitionValues.key_value.value",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFile:
+    """A checkpoint as it lies in a file: what there is to know without reading it again."""
+
+    version: int
+    size: int
+    rows: int
+    adds: int
+    digest: str
+
+    @property
+    def key(self) -> str:
+        """The object's key below the table's root."""
+        return checkpoint_path(self.version)
+
+    @property
+    def hint(self) -> LastCheckpoint:
+        """What `_last_checkpoint` says of it."""
+        return LastCheckpoint(self.version, self.rows, self.size, self.adds)
+
+
+@dataclass(slots=True)
+class CheckpointWriter:
+    """Writes classic checkpoints of one table to its store."""
+
+    store: ObjectStore
+    codec: str = "snappy"
+
+    @contextmanager
+    def spool(
+        self, version: int, schema: pa.Schema, rows: Iterable[pa.Table]
+    ) -> Iterator[tuple[CheckpointFile, Path]]:
+        """Write the rows to a local file that lasts as long as the block."""
+        with tempfile.TemporaryDirectory(prefix="deltasql-checkpoint-") as folder:
+            path = Path(folder) / "checkpoint.parquet"
+            counted = _write(path, schema, rows, self.codec)
+            size, found = path.stat().st_size, _digest(path)
+            crash_point("checkpoint-spooled")
+            yield CheckpointFile(version, size, *counted, found), path
+
+    @contextmanager
+    def fetch(self, version: int) -> Iterator[tuple[CheckpointFile, Path]]:
+        """Bring the checkpoint that is in the log to a local file.
+
+        Raises:
+            CheckpointError: it is no Parquet file.
+        """
+        with tempfile.TemporaryDirectory(prefix="deltasql-checkpoint-") as folder:
+            path = Path(folder) / "checkpoint.parquet"
+            with self.store.open_input(checkpoint_path(version)) as source, path.open("wb") as out:
+                shutil.copyfileobj(source, out, _PIECE)
+            yield describe(version, path), path
+
+    def write_checkpoint(self, file: CheckpointFile, path: Path, *, replace: bool = False) -> bool:
+        """Put a verified spool; False if the log has one already and it is not to be replaced."""
+        if not replace and self._is_there(file.key):
+            return False
+        crash_point("before-checkpoint-put")
+        created = self._put(file, path, replace=replace)
+        crash_point("after-checkpoint-put")
+        return created
+
+    def move_hint(self, hint: LastCheckpoint) -> bool:
+        """Let `_last_checkpoint` name a checkpoint, unless it names a newer one already."""
+        try:
+            current = decode_hint(self.store.get(LAST_CHECKPOINT))
+        except ObjectNotFoundError:
+            current = None
+        if current is not None and current.version >= hint.version:
+            return False
+        self.put_hint(hint)
+        return True
+
+    def put_hint(self, hint: LastCheckpoint) -> None:
+        """Let `_last_checkpoint` name a checkpoint whatever it names now."""
+        self.store.put(LAST_CHECKPOINT, encode_hint(hint))
+        self._drop_hadoop_checksum()
+        crash_point("after-last-checkpoint")
+
+    def _put(self, file: CheckpointFile, path: Path, *, replace: bool) -> bool:
+        if file.size <= _ONE_PUT and replace:
+            self.store.put(file.key, path.read_bytes())
+            return True
+        if file.size <= _ONE_PUT:
+            try:
+                self.store.put_if_absent(file.key, path.read_bytes())
+            except ObjectExistsError:
+                return False
+            except StorageUnavailableError:
+                # perhaps it is there all the same; what is there is judged by its content
+                if self._is_there(file.key):
+                    return False
+                raise
+            return True
+        with path.open("rb") as source, self.store.open_output(file.key) as out:
+            shutil.copyfileobj(source, out, _PIECE)
+        self._require_size(file)
+        return True
+
+    def _is_there(self, key: str) -> bool:
+        try:
+            self.store.head(key)
+        except ObjectNotFoundError:
+            return False
+        return True
+
+    def _require_size(self, file: CheckpointFile) -> None:
+        found = self.store.head(file.key).size
+        if found != file.size:
+            raise CheckpointError(
+                f"{file.key} at {self.store.uri} has {found} bytes instead of {file.size}.",
+                key=file.key,
+            )
+
+    def _drop_hadoop_checksum(self) -> None:
+        """On a local disk Hadoop keeps a checksum beside the hint, which is wrong from now on."""
+        sibling = f"{LOG_FOLDER}._last_checkpoint.crc"
+        if self.store.local_path(sibling) is not None:
+            self.store.delete(sibling)
+
+
+def describe(version: int, path: Path) -> CheckpointFile:
+    """Return what a checkpoint file holds, by its footer and its bytes.
+
+    Raises:
+        CheckpointError: it is no Parquet file.
+    """
+    try:
+        footer = pq.read_metadata(path)
+        adds = count_kind(path, "add")
+    except (pa.ArrowException, OSError) as error:
+        raise CheckpointError(
+            f"{checkpoint_path(version)} is no checkpoint: {_first_line(error)}.",
+            key=checkpoint_path(version),
+        ) from error
+    return CheckpointFile(version, path.stat().st_size, footer.num_rows, adds, _digest(path))
+
+
+def count_kind(path: Path, kind: str) -> int:
+    """Return how many rows hold an action of a kind."""
+    with pq.ParquetFile(path) as file:
+        return sum(
+            batch.num_rows - batch.column(0).null_count
+            for batch in file.iter_batches(_ROW_GROUP, columns=[kind])
+        )
+
+
+def read_rows(path: Path, version: int) -> Iterator[pa.RecordBatch]:
+    """Yield all rows of a checkpoint; every page of the file is read.
+
+    Raises:
+        CheckpointError: a part of the file cannot be read.
+    """
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield from file.iter_batches(_ROW_GROUP)
+    except (pa.ArrowException, OSError) as error:
+        raise CheckpointError(
+            f"{checkpoint_path(version)} cannot be read: {_first_line(error)}.",
+            key=checkpoint_path(version),
+        ) from error
+
+
+def _write(path: Path, schema: pa.Schema, rows: Iterable[pa.Table], codec: str) -> tuple[int, int]:
+    counts = [0, 0]
+    with pq.ParquetWriter(
+        path,
+        schema,
+        compression=codec,
+        use_dictionary=_DICTIONARY,
+        write_statistics=False,
+        store_schema=False,
+        data_page_version="1.0",
+        write_page_checksum=True,
+    ) as writer:
+        for table in _gathered(rows, schema):
+            writer.write_table(table, row_group_size=_ROW_GROUP)
+            counts[0] += table.num_rows
+            counts[1] += table.num_rows - table.column("add").null_count
+    return counts[0], counts[1]
+
+
+def _gathered(rows: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Cut the rows into groups of one size, whatever pieces they come in: bytes depend on it."""
+    waiting: list[pa.Table] = []
+    count = 0
+    for table in rows:
+        waiting.append(table)
+        count += table.num_rows
+        while count >= _ROW_GROUP:
+            whole = pa.concat_tables(waiting)
+            yield whole.slice(0, _ROW_GROUP).combine_chunks()
+            rest = whole.slice(_ROW_GROUP)
+            waiting, count = [rest], rest.num_rows
+    if count:
+        yield pa.concat_tables(waiting).combine_chunks()
+    elif not waiting:
+        yield schema.empty_table()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else "no reason"

@@ -1,0 +1,61 @@
+"""Which state of a mirror deserves which alert, in words that tell what to do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from deltasql.alerts import Alert, Severity
+from deltasql.errors import DeltaSqlError
+
+LAG, STUCK, CONFLICT = "mirror_lag", "mirror_stuck", "mirror_conflict"
+
+
+def lag_alert(
+    table: str, lag_s: float, first_version: int, warn: timedelta, critical: timedelta
+) -> Alert | None:
+    """Return the alert for a lag, or None while it is short enough."""
+    if lag_s <= warn.total_seconds():
+        return None
+    severity: Severity = "critical" if lag_s > critical.total_seconds() else "warning"
+    limit = critical if severity == "critical" else warn
+    return Alert(
+        LAG if severity == "warning" else f"{LAG}_critical",
+        severity,
+        table,
+        f"Mirror lag exceeds {_duration(limit.total_seconds())} for table {table}",
+        (f"Lag: {_duration(lag_s)}", f"First version not mirrored: {first_version}"),
+        "Check object store connectivity; see `deltasql mirror status`",
+    )
+
+
+def stuck_alert(table: str, version: int, attempts: int, error: str) -> Alert:
+    """Return the alert for a version that gave up its quick retries."""
+    return Alert(
+        STUCK,
+        "warning",
+        table,
+        f"Mirror version stuck at {version} with {attempts} retries",
+        (f"Table: {table}", f"Error: {error}"),
+        "Check the object store's health and rights; `deltasql mirror repair` retries at once",
+    )
+
+
+def conflict_alert(table: str, version: int, key: str, error: DeltaSqlError) -> Alert:
+    """Return the alert for a log that holds what SQL does not know."""
+    return Alert(
+        CONFLICT,
+        "critical",
+        table,
+        f"The log of table {table} holds another commit than SQL; commits are refused",
+        (f"Key: {key}", f"Version: {version}", f"Error: {error.message}"),
+        "Nothing was overwritten. Compare with `deltasql mirror verify`, then decide which side "
+        "stays with `deltasql mirror repair`",
+    )
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:  # noqa: PLR2004 (a minute)
+        return f"{whole} seconds"
+    minutes = whole // 60
+    return f"{minutes} minute{'s' if minutes != 1 else ''}"

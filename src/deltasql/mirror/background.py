@@ -1,0 +1,131 @@
+"""Checkpoints beside the commits: one thread, the newest due version of each table, paced.
+
+Under a stream of commits a checkpoint every few versions would cost more than the commits. After
+each one the table rests for several times as long as it took; then the newest due version gets
+its checkpoint and those in between get none.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from deltasql.catalog.rows import TableRow
+from deltasql.errors import DeltaSqlError
+from deltasql.events import CheckpointFailed, Sink, discard
+from deltasql.mirror.backoff import Backoff
+from deltasql.mirror.checkpoints import Checkpointer
+from deltasql.protocol.files import checkpoint_path
+
+_REST = 10.0
+_CLOSE_FOR_S = 30.0
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A table that may want a checkpoint, from a moment on."""
+
+    not_before: float = 0.0
+    failures: int = 0
+
+
+@dataclass(slots=True)
+class BackgroundCheckpoints:
+    """Writes due checkpoints in a thread of its own; `close` finishes what is waiting."""
+
+    checkpointer: Checkpointer
+    find_table: Callable[[str], TableRow]
+    interval_of: Callable[[TableRow], int]
+    codec_of: Callable[[TableRow], str]
+    sink: Sink = discard
+    backoff: Backoff = field(default_factory=Backoff)
+    monotonic: Callable[[], float] = time.monotonic
+    _waiting: dict[str, _Waiting] = field(default_factory=dict)
+    _hinted: set[str] = field(default_factory=set)
+    _rests: dict[str, float] = field(default_factory=dict)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _thread: threading.Thread | None = None
+    _closing: bool = False
+
+    def offer(self, row: TableRow, version: int) -> None:
+        """Say that a version is in the log; costs nothing unless a checkpoint is due."""
+        if version <= 0 or version % self.interval_of(row):
+            return
+        self.want(row.table_id)
+
+    def want(self, table_id: str) -> None:
+        """Have a table looked at."""
+        with self._changed:
+            if self._closing:
+                return
+            if table_id not in self._waiting:
+                self._waiting[table_id] = _Waiting(self._rests.get(table_id, 0.0))
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="deltasql-checkpoints", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Write what is due now and end; a checkpoint that takes too long is left to others."""
+        with self._changed:
+            self._closing = True
+            thread = self._thread
+            self._changed.notify()
+        if thread is not None:
+            thread.join(_CLOSE_FOR_S)
+
+    def _run(self) -> None:
+        while (taken := self._take()) is not None:
+            table_id, waiting = taken
+            started = self.monotonic()
+            failed = not self._write(table_id)
+            ended = self.monotonic()
+            with self._changed:
+                self._rests[table_id] = ended + _REST * (ended - started)
+                if failed and not self._closing:
+                    pause = self.backoff.pause(waiting.failures)
+                    self._waiting[table_id] = _Waiting(ended + pause, waiting.failures + 1)
+
+    def _take(self) -> tuple[str, _Waiting] | None:
+        """Wait for the next table whose time has come; None at the end."""
+        with self._changed:
+            while True:
+                now = self.monotonic()
+                for table_id, waiting in self._waiting.items():
+                    if self._closing or waiting.not_before <= now:
+                        del self._waiting[table_id]
+                        return table_id, waiting
+                if self._closing:
+                    return None
+                next_one = min((w.not_before for w in self._waiting.values()), default=None)
+                self._changed.wait(None if next_one is None else max(next_one - now, 0.0))
+
+    def _write(self, table_id: str) -> bool:
+        version, name = 0, table_id
+        try:
+            row = self.find_table(table_id)
+            name = row.full_name
+            due = self.checkpointer.due(row, self.interval_of(row))
+            if due is not None:
+                version = due
+                self.checkpointer.write(row, due, codec=self.codec_of(row))
+            elif table_id not in self._hinted:
+                # whoever wrote the newest checkpoint may have died before it moved the hint
+                self.checkpointer.settle_hint(row)
+            self._hinted.add(table_id)
+        except DeltaSqlError as error:
+            self.sink(
+                CheckpointFailed(
+                    table_id=table_id,
+                    table=name,
+                    version=version,
+                    key=checkpoint_path(version),
+                    error_code=error.code,
+                )
+            )
+            return False
+        return True

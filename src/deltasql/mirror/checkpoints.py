@@ -1,0 +1,190 @@
+"""When a checkpoint is due, and how it comes about: spooled, verified, put, recorded, hinted.
+
+One worker per table, under a lease. A checkpoint that fails is tried again later and never holds
+a commit back: the table can be read without it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deltasql.catalog.catalog import SqlCatalog
+from deltasql.catalog.leases import Lease, Leases
+from deltasql.catalog.log_files import LogFiles, RecordedFile
+from deltasql.catalog.rows import TableRow
+from deltasql.crash import crash_point
+from deltasql.errors import CheckpointError
+from deltasql.events import CheckpointWritten, Sink, discard
+from deltasql.protocol.files import LAST_CHECKPOINT
+from deltasql.protocol.last_checkpoint import LastCheckpoint
+from deltasql.storage.port import ObjectStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltasql.catalog.checkpoint_source import CheckpointSource
+    from deltasql.log.checkpoint import CheckpointFile, CheckpointWriter
+    from deltasql.protocol.checkpoint import CheckpointShape
+
+PURPOSE = "checkpoint"
+
+
+@dataclass(slots=True)
+class Checkpointer:
+    """Writes checkpoints of the tables of one catalog; safe to use from many threads."""
+
+    catalog: SqlCatalog
+    open_store: Callable[[TableRow], ObjectStore]
+    ensure_owner: Callable[[TableRow, ObjectStore], None]
+    leases: Leases
+    log_files: LogFiles
+    sink: Sink = discard
+    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    monotonic: Callable[[], float] = time.monotonic
+
+    def due(self, row: TableRow, interval: int) -> int | None:
+        """Return the version that wants a checkpoint: the newest mirrored multiple without one."""
+        version = row.mirrored_through // interval * interval
+        if version <= 0 or version < row.log_floor:
+            return None
+        newest = self.log_files.newest_checkpoint(row.table_id)
+        return version if newest is None or newest.version < version else None
+
+    def write(
+        self, row: TableRow, version: int, *, codec: str = "snappy", replace: bool = False
+    ) -> RecordedFile | None:
+        """Write the checkpoint of a mirrored version; None while another worker is at it.
+
+        What the log has there already stays if it is right; with `replace` it goes.
+
+        Raises:
+            CheckpointError: the file did not come out right, or the log holds a wrong one.
+            LeaseLostError: we were too slow and another worker has taken over.
+        """
+        if not row.log_floor <= version <= row.mirrored_through:
+            raise CheckpointError(
+                f"Version {version} of {row.full_name} is not in the log; it holds "
+                f"{row.log_floor} to {row.mirrored_through}.",
+                hint="Mirror the version first.",
+                version=version,
+            )
+        lease = self.leases.acquire(row.table_id, PURPOSE)
+        if lease is None:
+            return None
+        try:
+            return self._write(row, version, lease, codec, replace=replace)
+        finally:
+            self.leases.release(lease)
+
+    def settle_hint(self, row: TableRow) -> None:
+        """Let `_last_checkpoint` name the newest checkpoint that is recorded, if it lags."""
+        from deltasql.log.checkpoint import CheckpointWriter  # noqa: PLC0415 (pyarrow)
+
+        newest = self.log_files.newest_checkpoint(row.table_id)
+        if newest is not None:
+            CheckpointWriter(self.open_store(row)).move_hint(_hint(newest))
+
+    def hint_again(self, row: TableRow) -> None:
+        """Let `_last_checkpoint` name the newest checkpoint that is recorded, or be gone."""
+        from deltasql.log.checkpoint import CheckpointWriter  # noqa: PLC0415 (pyarrow)
+
+        store = self.open_store(row)
+        newest = self.log_files.newest_checkpoint(row.table_id)
+        if newest is None:
+            store.delete(LAST_CHECKPOINT)
+        else:
+            CheckpointWriter(store).put_hint(_hint(newest))
+
+    def _write(
+        self, row: TableRow, version: int, lease: Lease, codec: str, *, replace: bool
+    ) -> RecordedFile:
+        from deltasql.catalog.checkpoint_source import CheckpointSource  # noqa: PLC0415 (pyarrow)
+        from deltasql.log.checkpoint import CheckpointWriter  # noqa: PLC0415 (pyarrow)
+        from deltasql.protocol.checkpoint import CheckpointShape  # noqa: PLC0415 (pyarrow)
+
+        started = self.monotonic()
+        store = self.open_store(row)
+        self.ensure_owner(row, store)
+        source = CheckpointSource(self.catalog.snapshot(row.table_id, version=version))
+        shape = CheckpointShape(source.snapshot.metadata)
+        writer = CheckpointWriter(store, codec)
+        rows = self._kept_alive(_rows(source, shape), lease)
+        with writer.spool(version, shape.schema, rows) as (file, path):
+            done = self._put(writer, source, (file, path), lease, replace=replace)
+        self._record(lease, done)
+        writer.move_hint(_hint(done))
+        self.sink(
+            CheckpointWritten(
+                table_id=row.table_id,
+                table=row.full_name,
+                version=version,
+                key=done.key,
+                latency_ms=(self.monotonic() - started) * 1000,
+                files=done.num_adds or 0,
+            )
+        )
+        return done
+
+    def _put(
+        self,
+        writer: CheckpointWriter,
+        source: CheckpointSource,
+        spooled: tuple[CheckpointFile, Path],
+        lease: Lease,
+        *,
+        replace: bool,
+    ) -> RecordedFile:
+        from deltasql.parity.checkpoints import require_equal  # noqa: PLC0415 (pyarrow)
+
+        file, path = spooled
+        require_equal(file, path, source)
+        crash_point("checkpoint-verified")
+        self.leases.renew(lease)
+        if writer.write_checkpoint(file, path, replace=replace):
+            return _recorded(file)
+        # Ours from an attempt that died, or a stranger's: only its content tells.
+        with writer.fetch(file.version) as (found, there):
+            if found.digest != file.digest:
+                require_equal(found, there, source)
+            return _recorded(found)
+
+    def _record(self, lease: Lease, done: RecordedFile) -> None:
+        now = self.clock()
+        with self.catalog.database.write() as work:
+            self.leases.require(work, lease)
+            self.log_files.record(work, lease.table_id, done)
+            work.run("mark_checkpoint", table_id=lease.table_id, version=done.version, now=now)
+            crash_point("before-checkpoint-record")
+        crash_point("after-checkpoint-record")
+
+    def _kept_alive(self, rows: Iterator[pa.Table], lease: Lease) -> Iterator[pa.Table]:
+        """Pass the rows on and renew the lease while they take their time."""
+        renewed = self.monotonic()
+        for table in rows:
+            yield table
+            if (self.monotonic() - renewed) * 1000 > self.leases.ttl_ms / 3:
+                self.leases.renew(lease)
+                renewed = self.monotonic()
+
+
+def _rows(source: CheckpointSource, shape: CheckpointShape) -> Iterator[pa.Table]:
+    snapshot = source.snapshot
+    yield shape.head(snapshot.protocol, snapshot.metadata, source.txns(), snapshot.domains())
+    for batch in source.adds():
+        yield shape.adds(batch)
+    for batch in source.removes():
+        yield shape.removes(batch)
+
+
+def _recorded(file: CheckpointFile) -> RecordedFile:
+    return RecordedFile(
+        file.key, file.version, "checkpoint", file.size, file.digest, file.rows, file.adds
+    )
+
+
+def _hint(done: RecordedFile) -> LastCheckpoint:
+    return LastCheckpoint(done.version, done.num_rows or 0, done.size, done.num_adds)

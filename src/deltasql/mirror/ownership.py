@@ -1,0 +1,88 @@
+"""Is the log ours? Looked at once per process and table, before the first put.
+
+A restored backup, a cloned database or a writer that bypassed SQL shows here: the log belongs to
+another catalog, or holds versions that SQL does not know. Then nothing is written.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from deltasql.catalog.catalog import SqlCatalog
+from deltasql.catalog.rows import TableRow
+from deltasql.errors import ObjectNotFoundError, OwnershipError
+from deltasql.log.owner import Owner, check_owner, claim
+from deltasql.protocol.codec import digest
+from deltasql.protocol.files import LOG_FOLDER, commit_key
+from deltasql.storage.port import ObjectStore
+
+# A put of a commit takes seconds; what is so much older belongs to a writer that was killed.
+_LEFTOVER_AGE_S = 3600.0
+
+
+@dataclass(slots=True)
+class Ownership:
+    """Remembers which logs were found to be ours; safe to use from many threads."""
+
+    catalog: SqlCatalog
+    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    _owned: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def forget(self, table_id: str) -> None:
+        """Look again before the next put."""
+        with self._lock:
+            self._owned.discard(table_id)
+
+    def ensure(self, row: TableRow, store: ObjectStore) -> None:
+        """Make sure, once per process and table, that the log is ours and not ahead of SQL.
+
+        Raises:
+            OwnershipError: it is another catalog's, or holds versions that SQL does not know.
+        """
+        with self._lock:
+            if row.table_id in self._owned:
+                return
+        identity = self.catalog.identity
+        owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
+        if not check_owner(store, owner):
+            self._check_unmarked(row, store)
+            claim(store, owner)
+        self._refuse_log_ahead(row, store)
+        store.sweep_leftovers(LOG_FOLDER, _LEFTOVER_AGE_S, self.clock() / 1000)
+        with self._lock:
+            self._owned.add(row.table_id)
+
+    def _check_unmarked(self, row: TableRow, store: ObjectStore) -> None:
+        """Accept a log without a marker only if what we mirrored is still what is there."""
+        last = row.mirrored_through
+        if last < row.first_version:
+            return
+        key = commit_key(last)
+        try:
+            found = digest(store.get(key))
+        except ObjectNotFoundError:
+            raise OwnershipError(f"{key} is gone from the log at {store.uri}.", key=key) from None
+        if found != digest(self.catalog.payload(row.table_id, last)):
+            raise OwnershipError(f"{key} at {store.uri} is not the version that SQL has.", key=key)
+
+    def _refuse_log_ahead(self, row: TableRow, store: ObjectStore) -> None:
+        """SQL is read after the log: what others commit meanwhile is in SQL before it is there."""
+        current = self.catalog.table_by_id(row.table_id).current_version
+        while True:
+            key = commit_key(current + 1)
+            try:
+                store.head(key)
+            except ObjectNotFoundError:
+                return
+            newer = self.catalog.table_by_id(row.table_id).current_version
+            if newer <= current:
+                raise OwnershipError(
+                    f"The log at {store.uri} holds {key}; SQL has table {row.full_name} up to "
+                    f"{current}.",
+                    key=key,
+                )
+            current = newer

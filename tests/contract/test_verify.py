@@ -1,0 +1,137 @@
+"""`mirror verify` finds whatever is wrong with a log; `mirror repair` makes it right again."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+import deltasql
+from builders import a_table, an_add, rows
+from deltasql.parity.log import Difference
+from deltasql.protocol.files import LAST_CHECKPOINT, checkpoint_path, commit_key
+from deltasql.testing.invariants import check_invariants
+
+SEED = 20261116
+
+
+@pytest.fixture
+def catalog(catalog_uri):
+    with deltasql.connect(catalog_uri) as opened:
+        yield opened
+
+
+@pytest.fixture
+def table(catalog, tmp_path):
+    made = a_table(catalog, tmp_path)
+    for number in range(12):
+        made.append(rows(number))
+    catalog.mirror.checkpoint("orders", 10)
+    return made
+
+
+def log_of(table) -> Path:
+    return Path(table.location.removeprefix("file://"))
+
+
+def kinds(catalog) -> list[Difference]:
+    return [found.difference for found in catalog.mirror.verify("orders")]
+
+
+def test_an_untouched_log_is_equal(catalog, table):
+    assert catalog.mirror.verify("orders") == []
+    assert catalog.mirror.repair("orders") == []
+
+
+@pytest.mark.req("R34")
+def test_a_byte_flipped_anywhere_is_found(catalog, table):
+    """Every file of the log, at random places; the marker tells the catalog whose log it is."""
+    chance = random.Random(SEED)
+    files = [f for f in (log_of(table) / "_delta_log").iterdir() if f.name != "_deltasql"]
+    assert len(files) >= 15
+    for file in files:
+        good = file.read_bytes()
+        for _ in range(3):
+            at = chance.randrange(len(good))
+            file.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+            found = catalog.mirror.verify("orders")
+            assert [one.key for one in found] == [f"_delta_log/{file.name}"], (SEED, at)
+        file.write_bytes(good)
+    assert catalog.mirror.verify("orders") == []
+
+
+@pytest.mark.req("R35")
+def test_what_is_missing_is_put_again(catalog, table):
+    for key in (commit_key(3), commit_key(12), checkpoint_path(10), LAST_CHECKPOINT):
+        (log_of(table) / key).unlink()
+    assert kinds(catalog) == [
+        Difference.MISSING_COMMIT,
+        Difference.MISSING_COMMIT,
+        Difference.MISSING_FILE,
+        Difference.WRONG_HINT,
+    ]
+    plan = catalog.mirror.repair("orders", dry_run=True)
+    assert all(one.done for one in plan)
+    assert len(kinds(catalog)) == 4
+    assert all(one.done for one in catalog.mirror.repair("orders"))
+    assert kinds(catalog) == []
+    check_invariants(catalog, "orders")
+
+
+def test_one_version_alone_can_be_repaired(catalog, table):
+    for version in (3, 5):
+        (log_of(table) / commit_key(version)).unlink()
+    catalog.mirror.repair("orders", version=5)
+    assert [found.version for found in catalog.mirror.verify("orders")] == [3]
+
+
+@pytest.mark.req("R28")
+def test_foreign_bytes_go_only_by_the_operators_word_and_are_kept(catalog, table):
+    foreign = b'{"commitInfo":{"timestamp":1}}\n'
+    file = log_of(table) / commit_key(7)
+    file.write_bytes(foreign)
+    assert kinds(catalog) == [Difference.CHANGED_COMMIT]
+    assert [one.done for one in catalog.mirror.repair("orders")] == [False]
+    assert file.read_bytes() == foreign
+    (done,) = catalog.mirror.repair("orders", replace=True)
+    assert done.done
+    saved = list((log_of(table) / "_delta_log" / "_deltasql_saved").iterdir())
+    assert [one.read_bytes() for one in saved] == [foreign]
+    assert kinds(catalog) == []
+
+
+@pytest.mark.req("R87")
+def test_a_foreign_commit_above_sql_is_shown_and_never_replaced(catalog, table):
+    file = log_of(table) / commit_key(13)
+    file.write_bytes(b'{"commitInfo":{"timestamp":1}}\n')
+    assert kinds(catalog) == [Difference.FOREIGN_COMMIT]
+    assert [one.done for one in catalog.mirror.repair("orders", replace=True)] == [False]
+    assert file.exists()
+
+
+def test_a_conflict_is_settled_by_replacing_and_commits_go_on(catalog, table):
+    file = log_of(table) / commit_key(13)
+    file.write_bytes(b'{"commitInfo":{"timestamp":1}}\n')
+    table.commit([an_add("ours")])
+    assert table.state == "conflict"
+    assert Difference.FOREIGN_COMMIT in kinds(catalog)
+    assert all(one.done for one in catalog.mirror.repair("orders", replace=True))
+    assert table.state == "active"
+    assert table.commit([an_add("next")]) == 14
+    check_invariants(catalog, "orders")
+    assert kinds(catalog) == []
+
+
+def test_strangers_are_listed(catalog, table):
+    (log_of(table) / "_delta_log" / "notes.txt").write_text("hello")
+    (log_of(table) / checkpoint_path(11)).write_bytes(b"PAR1")
+    assert kinds(catalog) == [Difference.FOREIGN_FILE] * 2
+    assert [one.done for one in catalog.mirror.repair("orders")] == [False] * 2
+
+
+def test_a_hint_at_a_checkpoint_that_is_not_there_is_wrong(catalog, table):
+    hint = log_of(table) / LAST_CHECKPOINT
+    good = hint.read_bytes()
+    hint.write_bytes(b'{"version":11,"size":3}\n')
+    assert kinds(catalog) == [Difference.WRONG_HINT]
+    catalog.mirror.repair("orders")
+    assert hint.read_bytes() == good
