@@ -50,7 +50,7 @@ def write(
     yield {"commits": done, "failed": failed, "seconds": now - started, "reason": reasons}
 
 
-def _round(plan: Plan, contender: str, writers: int) -> Measured:
+def _round(plan: Plan, contender: str, writers: int, seconds: float) -> Measured:
     """Make a fresh table and let the writers loose on it."""
     token = uuid.uuid4().hex[:12]
     folder = plan.home / "commits" / token
@@ -60,7 +60,7 @@ def _round(plan: Plan, contender: str, writers: int) -> Measured:
     try:
         call("bench.commits:set_up", contender=contender, place=place)
         each = [
-            {"contender": contender, "place": place, "writer": w, "seconds": plan.commit_seconds}
+            {"contender": contender, "place": place, "writer": w, "seconds": seconds}
             for w in range(writers)
         ]
         found = call_together("bench.commits:write", each)
@@ -75,14 +75,16 @@ def _round(plan: Plan, contender: str, writers: int) -> Measured:
     )
 
 
-def _rounds(plan: Plan, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], list[Measured]]:
+def _rounds(
+    plan: Plan, wanted: list[tuple[str, int]], seconds: float
+) -> dict[tuple[str, int], list[Measured]]:
     found: dict[tuple[str, int], list[Measured]] = {key: [] for key in wanted}
     for _ in range(plan.rounds):
         for contender, writers in wanted:
             if not plan.has(contender):
                 continue
             try:
-                measured = _round(plan, contender, writers)
+                measured = _round(plan, contender, writers, seconds)
             except CaseFailedError as error:
                 measured = Measured(0.0, 0, note=str(error), is_broken=True)
             found[contender, writers].append(measured)
@@ -92,7 +94,7 @@ def _rounds(plan: Plan, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], 
 
 def one_writer(plan: Plan) -> Case:
     """Case 1."""
-    found = _rounds(plan, [(name, 1) for name in ONE])
+    found = _rounds(plan, [(name, 1) for name in ONE], plan.commit_seconds)
     rates = {name: median_of(found[name, 1]) for name in ONE}
     base = rates["deltalake"]
     rows = [
@@ -122,7 +124,7 @@ def one_writer(plan: Plan) -> Case:
 def eight_writers(plan: Plan) -> Case:
     """Case 2."""
     wanted = [(name, writers) for name in MANY for writers in (1, WRITERS)]
-    found = _rounds(plan, wanted)
+    found = _rounds(plan, wanted, plan.writers_seconds)
     rows, bars = [], []
     for name in MANY:
         alone, many = median_of(found[name, 1]), median_of(found[name, WRITERS])
@@ -138,7 +140,7 @@ def eight_writers(plan: Plan) -> Case:
         bars.append(Bar.least(f"{title}: 8 writers against one", _ratio(many, alone), 0.8))
         bars.append(Bar.most(f"{title}: failed commits of 8 writers", float(lost), 0))
     how = (
-        f"{plan.rounds} rounds of {plan.commit_seconds:g} s; eight processes start together on one "
+        f"{plan.rounds} rounds of {plan.writers_seconds:g} s; eight processes start together on one "
         "table and their rates are summed. A call that raises is counted as failed and not "
         "repeated by the benchmark."
     )

@@ -99,6 +99,10 @@ class Plan:
         return 3.0 if self.is_quick else 60.0
 
     @property
+    def writers_seconds(self) -> float:
+        return 3.0 if self.is_quick else 20.0
+
+    @property
     def list_rounds(self) -> int:
         return 3 if self.is_quick else 5
 

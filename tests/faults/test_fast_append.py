@@ -11,6 +11,7 @@ import deltasql
 import toxics
 from builders import NO_MIRROR, a_table, an_add, paths
 from deltasql.errors import CommitConflictError, OwnershipError, TableStateError
+from deltasql.protocol.codec import decode_commit, digest, serialize_actions
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 
@@ -120,34 +121,58 @@ def _change(catalog: deltasql.Catalog, change: str) -> None:
             connection.execute("update dl_catalog set epoch = epoch + 1")
 
 
-def test_times_grow_whatever_clock_the_caller_has(opened):
+def test_times_are_the_databases_and_grow_whatever_the_caller_thinks(opened):
+    """A clock that runs ahead or behind only sends the commit by the slow road."""
     catalog, table = opened
     fast = catalog._session.book.committer._fast
     shown, at = fast._clock
     for wrong in (3_600_000, -3_600_000, -5):
         fast._clock = (shown + wrong, at)
-        fast._pauses.clear()
         table.commit([an_add(f"f{wrong}")])
-    times = [entry.committed_at for entry in table.history()]
+    entries = table.history()
+    times = [entry.committed_at for entry in entries]
     assert times == sorted(set(times), reverse=True)
     assert times[0] - times[-1] < 60_000
     check_invariants(catalog, "orders")
 
 
-def test_with_many_writers_the_fast_road_rests(opened, uri):
-    """Losing the race for the time costs one statement; after it the slow road is taken."""
+def test_the_time_is_in_the_bytes_and_in_the_rows(opened):
     catalog, table = opened
-    fast = catalog._session.book.committer._fast
-    with fast._lock:
-        fast._last.clear()
-    shown, at = fast._clock
-    fast._clock = (shown - 500, at)
-    with watched() as passed:
-        for n in range(20):
-            table.commit([an_add(f"f{n}")])
-            fast._clock = (shown - 500, at)
-    assert roads(passed)[:2] == [FAST, SLOW]
-    assert roads(passed).count(FAST) == 2  # the first, and one more after the pause
+    version = table.commit([an_add("f")])
+    entry = table.history(1)[0]
+    payload = catalog._session.book.payload(table.table_id, version)
+    info = decode_commit(payload, version=version)[0]
+    assert info.timestamp == info.in_commit_timestamp == entry.committed_at
+    assert entry.digest == digest(payload)
+    assert table.snapshot().timestamp == entry.committed_at
+    assert serialize_actions(decode_commit(payload, version=version)) == payload
+
+
+def test_a_table_without_commit_times_of_its_own_has_one_time_in_its_bytes(uri, tmp_path):
+    with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+        properties = {"delta.enableInCommitTimestamps": "false"}
+        table = a_table(catalog, tmp_path, properties=properties)
+        table.commit([an_add("first")])
+        with watched() as passed:
+            version = table.commit([an_add("f")])
+        assert roads(passed) == [FAST]
+        payload = catalog._session.book.payload(table.table_id, version)
+        info = decode_commit(payload, version=version)[0]
+        assert info.in_commit_timestamp is None
+        assert info.timestamp == table.history(1)[0].committed_at
+        check_invariants(catalog, "orders")
+
+
+@pytest.mark.parametrize(
+    "text", ['"timestamp":1000000000000', "1000000000000", '{"inCommitTimestamp":1000000000000}']
+)
+def test_words_that_look_like_the_place_of_the_time_stay_as_they_are(opened, text):
+    catalog, table = opened
+    version = table.commit([an_add(f"f-{text}")], user_metadata=text)
+    payload = catalog._session.book.payload(table.table_id, version)
+    info, add = decode_commit(payload, version=version)
+    assert (info.user_metadata, add.path) == (text, f"f-{text}")
+    assert info.timestamp == table.history(1)[0].committed_at
     check_invariants(catalog, "orders")
 
 
@@ -237,23 +262,23 @@ def test_a_fenced_statement_does_nothing_any_more(opened, postgres_server, uri):
     """Whoever gives a lost statement up raises the table's time: it fails when it gets the lock."""
     catalog, table = opened
     fast = catalog._session.book.committer._fast
-    proposals: list[int] = []
-    propose = type(fast)._propose
+    ceilings: list[int] = []
+    choose = type(fast)._ceiling
 
-    def note(self, table_id: str) -> int | None:
-        proposals.append(propose(self, table_id))
-        return proposals[-1]
+    def note(self) -> int | None:
+        ceilings.append(choose(self))
+        return ceilings[-1]
 
     told: list[int] = []
     with pytest.MonkeyPatch.context() as patch, watched() as passed:
-        patch.setattr(type(fast), "_propose", note)
+        patch.setattr(type(fast), "_ceiling", note)
         with locked_row(uri, table.table_id) as lock:
             thread = threading.Thread(target=lambda: told.append(table.commit([an_add("f")])))
             thread.start()
             _until(lambda: waiting(postgres_server) >= 1)
             lock.execute(
                 "update dl_tables set last_ict = greatest(last_ict, %s) where table_id = %s",
-                [proposals[0], table.table_id],
+                [ceilings[0], table.table_id],
             )
         thread.join(60)
     assert told == [2]
@@ -265,9 +290,9 @@ def test_fence_raises_the_time_and_never_lowers_it(opened):
     catalog, table = opened
     committer = catalog._session.book.committer
     last = table.refresh().last_ict
-    for proposed, expected in ((last - 1, last), (last + 5, last + 5)):
+    for ceiling, expected in ((last - 1, last), (last + 5, last + 5)):
         with committer.database.write() as work:
-            committer._fast.fence(work, table.table_id, proposed)
+            committer._fast.fence(work, table.table_id, ceiling)
         assert table.refresh().last_ict == expected
 
 

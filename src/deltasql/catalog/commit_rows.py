@@ -140,7 +140,7 @@ def _record_small(work: Work, plan: VersionPlan) -> None:
     work.run("record_small", data=small_record(plan, {}), payload=_store_payload(work, plan))
 
 
-def small_record(plan: VersionPlan, guards: Mapping[str, int]) -> str:
+def small_record(plan: VersionPlan, guards: Mapping[str, int | None]) -> str:
     """Return a small commit's rows as one JSON text, with what the table must still be.
 
     The driver's work grows with the number of values it sends; a small commit sends two.

@@ -92,8 +92,8 @@ class Committer:
                         return [fast]
                 return self._send(requests, transaction_id, create)
             except (CommitUnknownError, LostAppendError) as error:
-                proposed = error.proposed if isinstance(error, LostAppendError) else None
-                found = self._resolve(requests, proposed)
+                ceiling = error.ceiling if isinstance(error, LostAppendError) else None
+                found = self._resolve(requests, ceiling)
                 if found is not None:
                     return found
         raise CatalogUnavailableError(
@@ -101,8 +101,6 @@ class Committer:
         )
 
     def _send_fast(self, request: CommitRequest) -> Committed | None:
-        if not self.database.dialect.has_writing_ctes:
-            return None
         try:
             return self._fast.commit(request)
         except UniqueViolationError:
@@ -233,11 +231,11 @@ class Committer:
         )
 
     def _resolve(
-        self, requests: Sequence[CommitRequest], proposed: int | None
+        self, requests: Sequence[CommitRequest], ceiling: int | None
     ) -> list[Committed] | None:
         """Learn what became of a commit whose reply was lost; None means it did not happen.
 
-        A fast append that proposed a time may still wait for the lock: it is fenced off.
+        A fast append may still wait for the lock: it is fenced off by its ceiling.
         """
         crash_point("before-resolve")
         deadline = self.monotonic() + _RESOLVE_FOR_S
@@ -248,8 +246,8 @@ class Committer:
                     _, tokens = self._lock(work, requests, ask_tokens=True)
                     if any(tokens):
                         return _all_found(tokens)
-                    if proposed is not None:
-                        self._fast.fence(work, requests[0].table_id, proposed)
+                    if ceiling is not None:
+                        self._fast.fence(work, requests[0].table_id, ceiling)
             except TableNotFoundError:
                 return None
             except (CatalogUnavailableError, CommitUnknownError):

@@ -58,6 +58,8 @@ class Database(Protocol):
 
     dialect: Dialect
     queries: Queries
+    # whether a statement can take the time by itself: the database has a clock and may use it
+    stamps_commits: bool
 
     def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run one query by itself and return all its rows."""

@@ -1,12 +1,13 @@
 """The fast road of a blind append: the whole commit as one statement, in one round trip.
 
-The statement locks the table's row, takes the next version and inserts everything, provided that
-the table is as the caller knows it: active, in the same epoch, with the same metadata and
-protocol, and younger in its last commit than the time that the caller proposes. If not, it does
-nothing and the commit takes the slow road, which finds out why.
+The statement locks the table's row, takes the next version and the time, writes the time into the
+commit's bytes, and inserts everything, provided that the table is as the caller knows it: active,
+in the same epoch, with the same metadata and protocol. If not, it does nothing and the commit
+takes the slow road, which finds out why.
 
-A statement whose connection was lost may still wait for the row lock at the server. `fence` makes
-sure that it fails: it raises the table's last commit time to the one that the statement proposed.
+A statement whose connection was lost may still wait for the row lock at the server. Every
+statement therefore has a ceiling that its time must stay below; `fence` raises the table's last
+time to it, and the statement fails when its turn comes.
 """
 
 from __future__ import annotations
@@ -17,39 +18,34 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from deltasql.catalog.commit_check import check_rules
-from deltasql.catalog.commit_encode import Stamp, compress, encode_commit
+from deltasql.catalog.commit_encode import EncodedCommit, Stamp, encode_commit
 from deltasql.catalog.commit_request import CommitRequest, Committed
 from deltasql.catalog.commit_rows import SMALL, VersionPlan, partition_text, small_record
 from deltasql.catalog.database import Database, Work
 from deltasql.catalog.definitions import DefinitionCache, TableDefinition
 from deltasql.catalog.ids import IdBlocks
-from deltasql.catalog.payloads import CHUNK_BYTES
 from deltasql.catalog.rows import TableRow, TableState, table_row
 from deltasql.crash import crash_point
-from deltasql.errors import CommitUnknownError
+from deltasql.errors import CatalogCorruptError, CommitUnknownError
 from deltasql.protocol.actions import Add
+from deltasql.protocol.codec import digest
 from deltasql.protocol.conflicts import is_blind_append
 
 # The database's clock is asked by the slow road; so often a commit takes it for that alone.
 _CLOCK_GOOD_FOR_MS = 60_000
-_FIRST_PAUSE = 16
-_LONGEST_PAUSE = 512
+# So long a statement may wait for the lock; a fence moves the table's time ahead by no more.
+_PATIENCE_MS = 2_000
+# Stands in the bytes where the time will be: as many digits as any time until the year 2286.
+_NO_TIME = 1_000_000_000_000
+_LARGEST = 1_000_000
 
 
 class LostAppendError(Exception):
-    """The connection was lost under a fast append that carries this time; the committer's own."""
+    """The connection was lost under a fast append with this ceiling; the committer's own."""
 
-    def __init__(self, proposed: int) -> None:
-        super().__init__(proposed)
-        self.proposed = proposed
-
-
-@dataclass(slots=True)
-class _Pause:
-    """How many commits of a table take the slow road before the fast one is tried again."""
-
-    left: int = 0
-    next: int = _FIRST_PAUSE
+    def __init__(self, ceiling: int) -> None:
+        super().__init__(ceiling)
+        self.ceiling = ceiling
 
 
 @dataclass(slots=True)
@@ -62,8 +58,6 @@ class FastAppends:
     file_ids: IdBlocks
     ticks_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
     _clock: tuple[int, int] | None = None
-    _last: dict[str, int] = field(default_factory=dict)
-    _pauses: dict[str, _Pause] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note_clock(self, now: int) -> None:
@@ -78,44 +72,39 @@ class FastAppends:
             UniqueViolationError: the token or a file is there already; nothing was committed.
         """
         known = request.known
-        definition = None if known is None else self.cache.find(known)
-        if known is None or definition is None or not _fits(request, known, definition):
+        if known is None or not self.database.stamps_commits:
             return None
-        proposed = self._propose(known.table_id)
-        if proposed is None:
+        definition = self.cache.find(known)
+        ceiling = self._ceiling()
+        if definition is None or ceiling is None or not _fits(request, known, definition):
             return None
         check_rules(known.full_name, request.actions, definition.protocol, definition.metadata)
-        return self._send(self._plan(request, definition, proposed), known)
+        plan = self._plan(request, definition)
+        places = time_places(plan.commit, has_own=definition.has_in_commit_timestamps)
+        if places is None or len(plan.commit.payload) > _LARGEST:
+            return None
+        return self._send(plan, known, places, ceiling)
 
-    def fence(self, work: Work, table_id: str, proposed: int) -> None:
-        """Under the row lock: let no statement that proposed this time come through any more."""
-        work.run("raise_last_ict", table_id=table_id, ict=proposed)
+    def fence(self, work: Work, table_id: str, ceiling: int) -> None:
+        """Under the row lock: let no statement with this ceiling come through any more."""
+        work.run("raise_last_ict", table_id=table_id, ict=ceiling)
 
-    def _propose(self, table_id: str) -> int | None:
-        with self._lock:
-            pause = self._pauses.get(table_id)
-            if pause is not None and pause.left > 0:
-                pause.left -= 1
-                return None
-            if self._clock is None:
-                return None
-            shown, at = self._clock
-            passed = self.ticks_ms() - at
-            if passed > _CLOCK_GOOD_FOR_MS:
-                return None
-            return max(shown + passed, self._last.get(table_id, 0) + 1)
+    def _ceiling(self) -> int | None:
+        if self._clock is None:
+            return None
+        shown, at = self._clock
+        passed = self.ticks_ms() - at
+        return None if passed > _CLOCK_GOOD_FOR_MS else shown + passed + _PATIENCE_MS
 
-    def _plan(
-        self, request: CommitRequest, definition: TableDefinition, proposed: int
-    ) -> VersionPlan:
-        stamp = Stamp(proposed, definition.has_in_commit_timestamps, None)
+    def _plan(self, request: CommitRequest, definition: TableDefinition) -> VersionPlan:
+        stamp = Stamp(_NO_TIME, definition.has_in_commit_timestamps, None)
         commit = encode_commit(request, stamp)
         texts = {partition_text(add) for add in commit.adds}
         return VersionPlan(
             request,
             commit,
             None,
-            proposed,
+            _NO_TIME,
             None,
             file_ids=self.file_ids.take(len(commit.adds)),
             indexed=definition.indexed,
@@ -123,44 +112,65 @@ class FastAppends:
             supersede=False,
         )
 
-    def _send(self, plan: VersionPlan, known: TableRow) -> Committed | None:
-        packed = compress(plan.commit.payload)
-        if len(packed) > CHUNK_BYTES:
-            return None
+    def _send(
+        self, plan: VersionPlan, known: TableRow, places: tuple[int, ...], ceiling: int
+    ) -> Committed | None:
         guards = {
             "epoch": self.epoch,
             "known_metadata": known.metadata_version,
             "known_protocol": known.protocol_version,
+            "ceiling": ceiling,
+            "time_at": places[0],
+            "own_time_at": places[1] if len(places) > 1 else None,
         }
         crash_point("before-fast-append")
         try:
             rows = self.database.write_once(
-                "record_small", data=small_record(plan, guards), payload=packed
+                "record_small", data=small_record(plan, guards), payload=plan.commit.payload
             )
         except CommitUnknownError as error:
-            raise LostAppendError(plan.timestamp) from error
+            raise LostAppendError(ceiling) from error
         crash_point("after-fast-append")
-        self._learn(known.table_id, plan.timestamp, won=bool(rows))
         if not rows:
             return None
         self.cache.note_partitions(known.table_id, plan.new_partitions)
-        after = table_row(rows[0])
-        before = replace(after, current_version=after.current_version - 1)
-        commit = plan.commit
-        return Committed(
-            before, after.current_version, plan.timestamp, commit.digest, commit.payload
-        )
+        return _committed(plan, rows[0], places)
 
-    def _learn(self, table_id: str, proposed: int, *, won: bool) -> None:
-        """After a failure the fast road rests: with many writers on a table it seldom wins."""
-        with self._lock:
-            if won:
-                self._last[table_id] = proposed
-                self._pauses.pop(table_id, None)
-                return
-            pause = self._pauses.setdefault(table_id, _Pause())
-            pause.left = pause.next
-            pause.next = min(pause.next * 2, _LONGEST_PAUSE)
+
+def _committed(plan: VersionPlan, row: tuple[object, ...], places: tuple[int, ...]) -> Committed:
+    *columns, stored = row
+    after = table_row(tuple(columns))
+    payload = with_time(plan.commit.payload, places, after.last_ict)
+    found = digest(payload)
+    if found != stored:
+        raise CatalogCorruptError(
+            f"Version {after.current_version} of {after.full_name} was stored with other bytes."
+        )
+    before = replace(after, current_version=after.current_version - 1)
+    return Committed(before, after.current_version, after.last_ict, found, payload)
+
+
+def time_places(commit: EncodedCommit, *, has_own: bool) -> tuple[int, ...] | None:
+    """Return where in the bytes the time stands: `timestamp`, then the commit's own, if it has one.
+
+    commitInfo is the first line and all of it is ours, so each place is found exactly once; None
+    where that is not so.
+    """
+    line = commit.payload.partition(b"\n")[0]
+    names = (b"timestamp", b"inCommitTimestamp") if has_own else (b"timestamp",)
+    marks = [b'"%s":%d' % (name, _NO_TIME) for name in names]
+    if any(line.count(mark) != 1 for mark in marks):
+        return None
+    width = len(str(_NO_TIME))
+    return tuple(line.index(mark) + len(mark) - width for mark in marks)
+
+
+def with_time(payload: bytes, places: tuple[int, ...], moment: int) -> bytes:
+    """Return the bytes with the time written where it belongs."""
+    text = b"%d" % moment
+    for place in places:
+        payload = payload[:place] + text + payload[place + len(text) :]
+    return payload
 
 
 def _fits(request: CommitRequest, known: TableRow, definition: TableDefinition) -> bool:

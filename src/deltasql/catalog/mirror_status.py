@@ -102,8 +102,13 @@ class MirrorStatusTracker:
 
     def mark_success(
         self, table_id: str, version: int, *, json_written: bool, checkpoint_written: bool, now: int
-    ) -> None:
-        """Record a mirrored version and move `mirrored_through` on if it was the next one."""
+    ) -> int | None:
+        """Record a mirrored version and move `mirrored_through` on if it was the next one.
+
+        Returns the newest version in SQL at that moment, or None if somebody else moved it on.
+        Whoever moves it on sees every commit that found the log behind, for both lock the
+        table's row: he takes them along, and they need not wait.
+        """
         # If a power cut undoes this, the version is put again and found to be there.
         with self._database.write(durable=False) as work:
             work.run(
@@ -114,7 +119,9 @@ class MirrorStatusTracker:
                 checkpoint_written=checkpoint_written,
                 now=now,
             )
-            work.run("advance_mirrored_through", table_id=table_id, version=version)
+            newest = work.ask("advance_mirrored_through", table_id=table_id, version=version)
+        rows = newest()
+        return int(rows[0][0]) if rows else None
 
     def mark_failed(
         self,
@@ -169,13 +176,18 @@ class MirrorStatusTracker:
             )
         return attempts, verdict
 
-    def mark_range(self, table_id: str, first: int, last: int, *, now: int) -> None:
-        """Record that versions are in the log; rows that are missing are made."""
+    def mark_range(self, table_id: str, first: int, last: int, *, now: int) -> int | None:
+        """Record that versions are in the log; rows that are missing are made.
+
+        Returns the newest version in SQL, or None; see `mark_success`.
+        """
         # If a power cut undoes this, the versions are put again and found to be there.
         with self._database.write(durable=False) as work:
             place = {"table_id": table_id, "first": first, "last": last}
             work.run("mirror_range", **place, now=now)
-            work.run("advance_mirrored_range", **place)
+            newest = work.ask("advance_mirrored_range", **place)
+        rows = newest()
+        return int(rows[0][0]) if rows else None
 
     def make_missing(self, *, now: int) -> int:
         """Queue every version that no row speaks for, and return how many there were."""

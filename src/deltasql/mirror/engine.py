@@ -56,13 +56,17 @@ class Mirrored(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class MirrorResult:
-    """The end of an attempt, with its error where there was one; `count` versions are new."""
+    """The end of an attempt, with its error where there was one; `count` versions are new.
+
+    `newest` is the newest version in SQL as seen by whoever moved the log on, else None.
+    """
 
     outcome: Mirrored
     version: int
     error: DeltaSqlError | None = None
     count: int = 0
     attempts: int = 0
+    newest: int | None = None
 
 
 @dataclass(slots=True)
@@ -99,12 +103,12 @@ class MirrorEngine:
         if error is not None:
             return self._ended(row, version, error)
         crash_point("before-mirror-status")
-        self.tracker.mark_success(
+        newest = self.tracker.mark_success(
             row.table_id, version, json_written=True, checkpoint_written=False, now=self.clock()
         )
         crash_point("after-mirror-status")
         self._tell(row, version, (self.monotonic() - started) * 1000)
-        return MirrorResult(Mirrored.DONE, version, count=1)
+        return MirrorResult(Mirrored.DONE, version, count=1, newest=newest)
 
     def mirror_batch(self, row: TableRow, most: int = _BATCH_VERSIONS) -> MirrorResult:
         """Mirror the next versions of a table in order and record them together."""

@@ -7,15 +7,18 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from deltasql.catalog.commit_request import Committed
 from deltasql.catalog.rows import TableRow
+from deltasql.errors import DeltaSqlError
 from deltasql.mirror.engine import Mirrored, MirrorEngine, MirrorResult
 
 _BACKLOG = 64
 _WORKERS = 8
 _LONGEST_PAUSE_S = 60.0
+_PATIENCE_S = 1.0
 
 
 @dataclass(slots=True)
@@ -30,6 +33,8 @@ class InlineMirror:
     _busy: set[str] = field(default_factory=set)
     _again: set[str] = field(default_factory=set)
     _failures: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _left: set[str] = field(default_factory=set)
+    _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def after_commit(self, done: Committed) -> MirrorResult | None:
@@ -44,11 +49,15 @@ class InlineMirror:
         return self._wait(future)
 
     def close(self, *, wait: bool = True) -> None:
-        """Let attempts under way end."""
+        """Let attempts under way end, and see to what was left to others: they may have died."""
         with self._lock:
             pool, self._pool = self._pool, None
+            left, self._left = self._left, set()
         if pool is not None:
             pool.shutdown(wait=wait)
+        for table_id in left:
+            with suppress(DeltaSqlError):  # it stays in the queue, as after a crash
+                self._catch_up(table_id)
 
     def _begin(self, table_id: str) -> bool:
         with self._lock:
@@ -84,16 +93,39 @@ class InlineMirror:
             return True
 
     def _mirror(self, done: Committed) -> MirrorResult:
-        if done.payload is not None and done.before.mirrored_through == done.version - 1:
-            row = replace(done.before, current_version=done.version)
-            result = self.engine.mirror_version(row, done.version, done.payload)
+        table_id, version = done.before.table_id, done.version
+        if done.payload is not None and done.before.mirrored_through == version - 1:
+            row = replace(done.before, current_version=version)
+            result = self.engine.mirror_version(row, version, done.payload)
+            if result.newest is not None and result.newest > version:
+                result = self._catch_up(table_id)
+        elif self._is_others_work(done):
+            with self._lock:
+                self._left.add(table_id)
+            return MirrorResult(Mirrored.BLOCKED, version)
         else:
-            result = self.engine.catch_up(
-                done.before.table_id, seconds=self.deadline_s, most=_BACKLOG
-            )
+            result = self._catch_up(table_id)
         if result.error is None and self.on_mirrored is not None:
-            self.on_mirrored(done.before, done.version)
+            self.on_mirrored(done.before, version)
         return result
+
+    def _catch_up(self, table_id: str) -> MirrorResult:
+        return self.engine.catch_up(table_id, seconds=self.deadline_s, most=_BACKLOG)
+
+    def _is_others_work(self, done: Committed) -> bool:
+        """Tell whether the log is behind because another writer is just about to move it on.
+
+        That writer takes our version along (see `mark_success`). If the version before ours is
+        not quite new, or the log does not move for a while, nobody is at it: then we are.
+        """
+        before, now = done.before, self.monotonic()
+        with self._lock:
+            seen = self._seen.get(before.table_id)
+            if seen is None or seen[0] != before.mirrored_through:
+                seen = self._seen[before.table_id] = (before.mirrored_through, now)
+        is_moving = now - seen[1] < _PATIENCE_S
+        is_new = 0 <= done.timestamp - before.last_ict < _PATIENCE_S * 1000
+        return is_moving and is_new
 
     def _wait(self, future: Future[MirrorResult]) -> MirrorResult | None:
         try:

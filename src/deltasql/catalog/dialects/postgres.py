@@ -54,13 +54,19 @@ class PostgresDatabase:
         self.schema = schema
         self._conninfo = conninfo
         self._clock = clock
+        self.stamps_commits = clock is None
         now = _SERVER_CLOCK if clock is None else "0::bigint"
+        words = {"table_columns": TABLE_COLUMNS, "now": now, "false": "false", "true": "true"}
         self.queries = Queries(
             load_queries("postgres"),
             "%({name})s",
             "%({name})b",  # a list as text costs the client six times as much
             "%({name})b",
-            {"table_columns": TABLE_COLUMNS, "now": now, "false": "false", "true": "true"},
+            words,
+        )
+        # the server's own spelling, which the driver need not take apart at each call
+        self._plain = Queries(
+            load_queries("postgres"), "${number}", "${number}", "${number}", words
         )
         self._pool = Pool(self._connect, _is_alive)
         self._arrow_pool = Pool(self._connect_arrow, lambda connection: not connection.broken)
@@ -76,10 +82,11 @@ class PostgresDatabase:
 
     def write_once(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run one statement as a transaction of its own, in one round trip."""
-        query = self.queries.get(name).text.encode()
+        query = self._plain.get(name)
+        values = [params[each] for each in query.names]
         with _mapped(), self._pool.connection() as connection:
             try:
-                return connection.execute(query, params).fetchall()
+                return psycopg.RawCursor(connection).execute(query.text.encode(), values).fetchall()
             except psycopg.Error as error:
                 if connection.closed:
                     raise CommitUnknownError(

@@ -51,6 +51,7 @@ class SqliteDatabase:
     """A catalog in one SQLite file, in WAL mode with full durability."""
 
     dialect = DIALECT
+    stamps_commits = False
 
     def __init__(
         self, path: Path, *, must_exist: bool = True, clock: Callable[[], int] | None = None

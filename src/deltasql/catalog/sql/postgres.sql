@@ -39,14 +39,20 @@ head as (
         adds bigint, removes bigint, actions bigint, bytes_added bigint, bytes_removed bigint,
         user_metadata text, client text, payload_bytes bigint, digest text, origin text,
         metadata_changed integer, protocol_changed integer, state text, epoch bigint,
-        known_metadata bigint, known_protocol bigint
+        known_metadata bigint, known_protocol bigint, ceiling bigint, time_at integer,
+        own_time_at integer
     )
 ),
--- Without a version it is a fast append: it takes the next one, if the table is as it is known.
+-- Without a version it is a fast append: it takes the next one and the time, if the table is as
+-- it is known and the time is below the ceiling.
 moved as (
     update dl_tables t set
         current_version = coalesce(head.version, t.current_version + 1),
-        last_ict = head.committed_at,
+        last_ict =
+            case
+                when head.version is null then greatest({now}, t.last_ict + 1)
+                else head.committed_at
+            end,
         metadata_version =
             case when head.metadata_changed = 1 then head.version else t.metadata_version end,
         protocol_version =
@@ -60,12 +66,26 @@ moved as (
                 t.state = 'active'
                 and t.metadata_version = head.known_metadata
                 and t.protocol_version = head.known_protocol
-                and t.last_ict < head.committed_at
-                and abs({now} - head.committed_at) < 1000
+                and greatest({now}, t.last_ict + 1) < head.ceiling
                 and head.epoch = (select c.epoch from dl_catalog c)
             )
         )
     returning {table_columns}
+),
+stamped as (
+    select
+        case
+            when head.version is not null then :payload::bytea
+            when head.own_time_at is null then
+                overlay(:payload::bytea placing s.moment from head.time_at + 1)
+            else
+                overlay(
+                    overlay(:payload::bytea placing s.moment from head.time_at + 1)
+                    placing s.moment from head.own_time_at + 1
+                )
+        end as payload,
+        case when head.in_commit_timestamp is not null then moved.last_ict end as own_time
+    from moved, head, lateral (select convert_to(moved.last_ict::text, 'UTF8')) s (moment)
 ),
 files as (
     insert into dl_files (
@@ -113,21 +133,26 @@ version as (
         client, payload, payload_bytes, digest, origin
     )
     select
-        moved.table_id, moved.current_version, committed_at, committer, operation,
-        operation_params, operation_metrics, in_commit_timestamp, read_version, is_blind_append,
+        moved.table_id, moved.current_version, moved.last_ict, committer, operation,
+        operation_params, operation_metrics, stamped.own_time, read_version, is_blind_append,
         commit_id, transaction_id, adds, removes, actions, bytes_added, bytes_removed,
-        user_metadata, client, :payload::bytea, payload_bytes, digest, origin
-    from moved, head
+        user_metadata, client, stamped.payload, payload_bytes,
+        case when head.version is null then encode(sha256(stamped.payload), 'hex') else digest end,
+        origin
+    from moved, head, stamped
+    returning digest
 ),
 queue as (
     insert into dl_mirror_status (
         table_id, version, status, json_written, checkpoint_written, digest, retry_count,
         updated_at
     )
-    select moved.table_id, moved.current_version, 'PENDING', false, false, digest, 0, committed_at
-    from moved, head
+    select
+        moved.table_id, moved.current_version, 'PENDING', false, false, version.digest, 0,
+        moved.last_ict
+    from moved, version
 )
-select * from moved
+select moved.*, version.digest from moved, version
 
 -- name: record_version
 with version as (

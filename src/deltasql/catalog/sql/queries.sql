@@ -222,6 +222,7 @@ returning retry_count
 -- name: advance_mirrored_through
 update dl_tables set mirrored_through = :version
 where table_id = :table_id and mirrored_through = :version - 1
+returning current_version
 
 -- name: mirror_failed_versions
 select version from dl_mirror_status
@@ -399,6 +400,7 @@ where dl_mirror_status.status <> 'SUCCESS'
 -- name: advance_mirrored_range
 update dl_tables set mirrored_through = :last
 where table_id = :table_id and mirrored_through >= :first - 1 and mirrored_through < :last
+returning current_version
 
 -- name: count_missing_mirror_rows
 select count(*) from dl_tables t

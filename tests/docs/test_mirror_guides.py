@@ -1,0 +1,165 @@
+"""The guides of the mirror: commands are understood, SQL and programs run, texts are real."""
+
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+import deltasql
+from builders import NO_MIRROR, a_table, rows
+from commands import commands_in, parse_command
+from deltasql import events
+from deltasql.errors import MirrorConflictError
+from deltasql.mirror.alerting import conflict_alert, lag_alert, stuck_alert
+from deltasql.parity.log import Difference
+from deltasql.settings import Settings
+from deltasql.sinks import prometheus_sink
+
+ROOT = Path(__file__).parents[2]
+GUIDES = ROOT / "docs/guides"
+PAGES = ["mirror.md", "monitoring.md", "troubleshooting.md"]
+WARN, CRITICAL = timedelta(seconds=60), timedelta(seconds=300)
+
+
+def text_of(page: str) -> str:
+    return (GUIDES / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    pattern = rf"^```{language}\n(.*?)^```"
+    return re.findall(pattern, text_of(page), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_is_one_that_the_program_takes(page):
+    for words in commands_in(text_of(page)):
+        assert parse_command(words), words
+    assert page == "monitoring.md" or commands_in(text_of(page))
+
+
+@pytest.mark.parametrize("page", ["mirror.md", "monitoring.md"])
+def test_the_programs_of_a_guide_print_what_they_say(page, tmp_path):
+    programs = blocks(page, "python")
+    printed = []
+    for program in programs:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        printed += done.stdout.splitlines()
+    assert printed == re.findall(r"print\(.*\)\s+# (.*)$", "\n".join(programs), re.MULTILINE)
+
+
+@pytest.fixture
+def database(tmp_path):
+    """A catalog with a version that failed, opened when nobody else has it open."""
+    file = tmp_path / "metadata.db"
+    with deltasql.connect(f"deltasql://sqlite/{file}", settings=NO_MIRROR) as catalog:
+        table = a_table(catalog, tmp_path)
+        table.append(rows(1))
+        tracker = catalog._session.engine.tracker
+        for _ in range(5):
+            tracker.mark_failed(table.table_id, 0, "DS403: refused", now=1, final=True)
+    connection = sqlite3.connect(file)
+    yield connection
+    connection.close()
+
+
+@pytest.mark.req("R50")
+def test_the_sql_of_troubleshooting_finds_the_stuck_version_and_resets_it(database):
+    shown = []
+    for statement in blocks("troubleshooting.md", "sql"):
+        if statement.lower().startswith("update"):
+            database.execute("update dl_mirror_status set retry_count = 5 where version = 0")
+            assert database.execute(statement).rowcount == 1
+            found = database.execute("select retry_count from dl_mirror_status where version = 0")
+            assert found.fetchone() == (0,)
+        else:
+            shown.append(database.execute(statement).fetchall())
+    lagging, why, stuck, conflicts, checkpoints = shown
+    assert [row[:3] for row in lagging] == [("", "orders", 2)]
+    assert [row[:5] for row in why] == [("orders", 0, "FAILED", 5, "DS403: refused")]
+    assert [row[:4] for row in stuck] == [("orders", 0, 5, "DS403: refused")]
+    assert conflicts == []
+    assert checkpoints == [("orders", None, -1)]
+
+
+def test_the_sql_of_monitoring_names_tables_in_conflict(database):
+    (statement,) = blocks("monitoring.md", "sql")
+    database.execute("update dl_tables set state = 'conflict'")
+    assert database.execute(statement).fetchall() == [("", "orders")]
+
+
+def test_monitoring_lists_all_metrics_and_no_others():
+    registry = CollectorRegistry()
+    prometheus_sink(registry)
+    ends = {"counter": "_total", "histogram": "", "gauge": ""}
+    names = {metric.name + ends[metric.type] for metric in registry.collect()}
+    assert set(re.findall(r"^\| `(deltasql_\w+)`", text_of("monitoring.md"), re.MULTILINE)) == names
+
+
+def test_monitoring_lists_the_events_of_the_worker_with_their_fields():
+    kinds = {kind.name: kind for kind in events.Event.__subclasses__()}
+    told = {}
+    lines = re.findall(
+        r"^\| (`\w+`(?:, `\w+`)*) \| (DEBUG|WARNING) \| (.*) \|$", text_of("monitoring.md"), re.M
+    )
+    for names, level, fields in lines:
+        for name in re.findall(r"\w+", names):
+            told[name] = (level, set(re.findall(r"`(\w+)`", fields)))
+    for name, (level, fields) in told.items():
+        assert (level == "WARNING") == kinds[name].is_bad, name
+        own = set(kinds[name].__dataclass_fields__) - {"table_id", "table", "version"}
+        assert fields == own, name
+    not_of_workers = {"version_committed", "commit_conflicted", "snapshot_opened"}
+    assert set(told) == set(kinds) - not_of_workers
+
+
+def test_monitoring_quotes_the_alerts_as_they_are_told():
+    conflict = conflict_alert("orders", 7, "key", MirrorConflictError("other bytes"))
+    alerts = [
+        lag_alert("orders", 61, 7, WARN, CRITICAL),
+        lag_alert("orders", 301, 7, WARN, CRITICAL),
+        stuck_alert("orders", 1500, 5, "The store refused the credentials."),
+        conflict,
+    ]
+    page = text_of("monitoring.md")
+    for alert in alerts:
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{alert.kind}` |"))
+        assert f"| {alert.severity} |" in row
+        assert f"`{alert.text().splitlines()[0]}`" in row
+    (body,) = blocks("monitoring.md", "json")
+    stuck = alerts[2]
+    assert json.loads(body) == json.loads(json.dumps({**asdict(stuck), "text": stuck.text()}))
+
+
+def test_mirror_lists_all_differences():
+    named = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| .* \| .* \|$", text_of("mirror.md"), re.M)
+    found = {name for names in named for name in re.findall(r"\w+", names)}
+    assert found >= set(Difference)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_setting_that_is_named_exists(page):
+    known = {row.key for row in Settings.describe()} | {row.env for row in Settings.describe()}
+    named = set(re.findall(r"\b(mirror\.[a-z_]+|DELTASQL_[A-Z_]+)\b(?!\()", text_of(page)))
+    methods = {"mirror.status", "mirror.run_once", "mirror.verify", "mirror.md"}
+    assert named - methods <= known
+
+
+def test_the_alert_settings_are_read_as_the_guide_writes_them(tmp_path):
+    (tmp_path / "deltasql.toml").write_text(blocks("monitoring.md", "toml")[0], encoding="utf-8")
+    found = Settings.load({}, tmp_path).alerts
+    assert found.webhook == "https://alerts.example.com/deltasql"
+    assert found.command == "/usr/local/bin/page-someone --team lake"
