@@ -103,7 +103,7 @@ def test_foreign_bytes_go_only_by_the_operators_word_and_are_kept(catalog, table
 def test_a_foreign_commit_above_sql_is_shown_and_never_replaced(catalog, table):
     file = log_of(table) / commit_key(13)
     file.write_bytes(b'{"commitInfo":{"timestamp":1}}\n')
-    assert kinds(catalog) == [Difference.FOREIGN_COMMIT]
+    assert kinds(catalog) == [Difference.UNKNOWN_COMMIT]
     assert [one.done for one in catalog.mirror.repair("orders", replace=True)] == [False]
     assert file.exists()
 

@@ -21,6 +21,12 @@ ELSEWHERE = {
     "before-resolve": "test_connection_loss",
     "after-mirror-conflict": "a conflict needs a foreign commit",
     "after-mirror-failure": "a failure needs a faulty store",
+    "before-adopt-commit": "adoption: test_recovery",
+    "after-adopt-commit": "adoption: test_recovery",
+    "before-forget-log": "a lost log: test_recovery",
+    "after-forget-log": "a lost log: test_recovery",
+    "after-take-over": "recovery: test_recovery",
+    "before-new-epoch": "recovery: test_recovery",
     "foreign-kept-aside": "a repair by the operator's word: tests/contract/test_verify.py",
     "foreign-replaced": "a repair by the operator's word: tests/contract/test_verify.py",
 }

@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 
 from deltasql.catalog import migrations
+from deltasql.catalog.adopt import Adopter
 from deltasql.catalog.commit_request import CommitRequest, Committed
 from deltasql.catalog.commits import Committer, NewTable
 from deltasql.catalog.database import Database, UniqueViolationError
+from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.pause import with_pause
 from deltasql.catalog.payloads import StoredCommit, read_commits, read_payload
 from deltasql.catalog.rows import CatalogRow, TableRow, TableState, split_name, table_row
@@ -210,6 +212,17 @@ class SqlCatalog:
         """Return the digests of versions by their numbers."""
         rows = self.database.rows("digests", table_id=table_id, first=first, last=last)
         return dict(rows)
+
+    def adopter(self) -> Adopter:
+        """Return what takes commits of others into this catalog."""
+        return Adopter(self.database, self.committer.cache, IdBlocks(self.database, "file_id"))
+
+    def new_epoch(self) -> int:
+        """Begin a new epoch: whoever has the catalog open, here or in a clone, is fenced off."""
+        with self.database.write() as work:
+            epoch = int(work.rows("new_epoch")[0][0])
+            crash_point("before-new-epoch")
+        return epoch
 
     def set_paused(self, table_id: str, *, paused: bool) -> None:
         """Mark a table whose mirror rests, or take the mark away."""

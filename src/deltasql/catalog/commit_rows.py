@@ -49,6 +49,7 @@ class VersionPlan:
     indexed: Sequence[tuple[StatsColumn, Leaf]]
     new_partitions: Sequence[str]
     supersede: bool
+    origin: str = "commit"
 
 
 def insert_version(work: Work, database: Database, plan: VersionPlan) -> None:
@@ -76,7 +77,7 @@ def _end_files(work: Work, database: Database, plan: VersionPlan) -> None:
         _move(work, database, plan, _ending(removes), "remove")
         moved = work.rows("count_ended", table_id=plan.request.table_id, version=plan.version)[0][0]
         if moved != len(removes):
-            _refuse_unknown(work, plan)
+            _judge_unknown(work, plan)
     if plan.supersede and plan.commit.adds:
         adds = plan.commit.adds
         keys = [file_key(add) for add in adds]
@@ -114,19 +115,44 @@ def _move(
     work.run_many("end_files_delete", keys, table_id=plan.request.table_id)
 
 
-def _refuse_unknown(work: Work, plan: VersionPlan) -> None:
+def _judge_unknown(work: Work, plan: VersionPlan) -> None:
+    """A commit of ours removes what is there; that of another may leave a tombstone of its own."""
     ended = {
         (key, dv)
         for key, dv in work.rows(
             "ended_identities", table_id=plan.request.table_id, version=plan.version
         )
     }
-    missing = next(r for r in plan.commit.removes if file_key(r) not in ended)
+    unknown = [remove for remove in plan.commit.removes if file_key(remove) not in ended]
+    if plan.origin != "commit":
+        _insert_tombstones(work, plan, unknown)
+        return
+    missing = unknown[0]
     raise InvalidCommitError(
         f"The commit cannot be made: {missing.path} is not part of the table.",
         table_id=plan.request.table_id,
         path=missing.path,
     )
+
+
+def _insert_tombstones(work: Work, plan: VersionPlan, removes: Sequence[Remove]) -> None:
+    for remove in removes:
+        key = path_key(remove.path)
+        work.run(
+            "insert_tombstone",
+            file_id=work.rows("take_ids", name="file_id", amount=1)[0][0] - 1,
+            table_id=plan.request.table_id,
+            path=remove.path,
+            path_key=None if key == remove.path else key,
+            dv_id=remove.dv_id,
+            size=remove.size,
+            partition_values=_json(remove.partition_values),
+            deletion_vector=_vector(remove.deletion_vector),
+            version=plan.version,
+            deletion_timestamp=remove.deletion_timestamp,
+            remove_data_change=remove.data_change,
+            extended_file_metadata=remove.extended_file_metadata,
+        )
 
 
 def _insert_partitions(work: Work, plan: VersionPlan) -> None:
@@ -329,7 +355,7 @@ def _version_columns(plan: VersionPlan) -> dict[str, Any]:
         "client": request.note.client,
         "payload_bytes": len(commit.payload),
         "digest": commit.digest,
-        "origin": "commit",
+        "origin": plan.origin,
     }
 
 

@@ -20,7 +20,8 @@ from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.definitions import DefinitionCache, TableDefinition, change_indexed_columns
 from deltasql.catalog.fast_append import FastAppends, LostAppendError
 from deltasql.catalog.ids import IdBlocks
-from deltasql.catalog.rows import LockedTable, TableRow, table_row
+from deltasql.catalog.rows import LockedTable, table_row
+from deltasql.catalog.settings_rows import keep_settings
 from deltasql.crash import crash_point
 from deltasql.errors import (
     CatalogCorruptError,
@@ -32,8 +33,6 @@ from deltasql.errors import (
     TableStateError,
 )
 from deltasql.protocol.actions import Add, Metadata, Protocol
-from deltasql.protocol.codec import dump_values
-from deltasql.protocol.properties import is_setting
 
 _RESOLVE_FOR_S = 60.0
 _SENDS = 3
@@ -158,7 +157,7 @@ class Committer:
                 plan = self._plan(work, request, version, stamp, definitions[number])
                 plan = replace(plan, file_ids=ids[number], supersede=is_second)
                 insert_version(work, self.database, plan)
-                _keep_settings(work, plan, locked[number].row)
+                keep_settings(work, plan.commit.actions, locked[number].row)
                 plans.append(plan)
             crash_point("before-commit")
         crash_point("after-commit")
@@ -281,17 +280,6 @@ def _insert_table(work: Work, create: NewTable) -> None:
         log_floor=0,
         properties=create.properties,
     )
-
-
-def _keep_settings(work: Work, plan: VersionPlan, row: TableRow) -> None:
-    """Carry the settings that a table's metadata sets over to its row, where workers find them."""
-    metadata = next((a for a in plan.commit.actions if isinstance(a, Metadata)), None)
-    if metadata is None:
-        return
-    kept = {key: value for key, value in row.properties.items() if not is_setting(key)}
-    wanted = {key: value for key, value in metadata.configuration.items() if is_setting(key)}
-    if kept | wanted != row.properties:
-        work.run("set_properties", table_id=row.table_id, properties=dump_values(kept | wanted))
 
 
 def _first_definition(request: CommitRequest) -> TableDefinition:

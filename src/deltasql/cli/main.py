@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "files": ("inspect", "List the data files of a table."),
     "history": ("inspect", "List a table's versions: who did what, and when."),
     "mirror": ("mirror", "Look after the logs: run the worker, verify, repair, pause."),
+    "recover": ("mirror", "Bring SQL and the logs together after a loss or a restore."),
     "rename": ("tables", "Give a table another name."),
     "restore": ("change", "Bring a table back to the state of an earlier version."),
     "sample": ("inspect", "Print some rows of a table."),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from deltasql.cli.app import App, Command, command, pass_app
 from deltasql.cli.arguments import dry_run_option, table_argument, yes_option
-from deltasql.errors import BadArgumentError
+from deltasql.errors import BadArgumentError, DeltaSqlError
 
 _DIFFERENCE = 3
 
@@ -94,22 +95,33 @@ def verify(app: App, table: str | None) -> None:
 @table_argument
 @click.option("--version", "version", type=int, help="Repair this version only.")
 @click.option("--replace", is_flag=True, help="Let SQL win over foreign bytes, kept aside first.")
+@click.option("--adopt", is_flag=True, help="Take foreign commits above SQL's newest into SQL.")
 @dry_run_option
 @yes_option
 @pass_app
 def repair(
-    app: App, *, table: str | None, version: int | None, replace: bool, dry_run: bool, is_sure: bool
+    app: App,
+    *,
+    table: str | None,
+    version: int | None,
+    replace: bool,
+    adopt: bool,
+    dry_run: bool,
+    is_sure: bool,
 ) -> None:
     """Make a table's log equal to SQL again and retry what has failed.
 
-    Puts what is missing and rebuilds checkpoints. Foreign commits stay unless --replace is given.
+    Puts what is missing and rebuilds checkpoints. Foreign commits stay unless --replace or --adopt
+    is given.
     Leaves with 3 where something is left to decide.
     """
     name = app.table_name(table)
     if replace and not dry_run:
         app.confirm(f"Replace foreign commits in the log of {name}?", is_sure=is_sure)
     with app.connect() as catalog:
-        done = catalog.mirror.repair(name, version=version, replace=replace, dry_run=dry_run)
+        done = catalog.mirror.repair(
+            name, version=version, replace=replace, adopt=adopt, dry_run=dry_run
+        )
     rows = [
         {**_finding(name, one.finding), "done": one.done and not dry_run, "what": one.what}
         for one in done
@@ -154,6 +166,34 @@ def checkpoint(app: App, table: str | None, version: int | None) -> None:
     with app.connect() as catalog:
         written = catalog.mirror.checkpoint(name, version)
     app.out.done(f"{name} has a checkpoint at {written}.", {"table": name, "version": written})
+
+
+@command(example="deltasql recover orders --yes")
+@click.argument("table", required=False)
+@yes_option
+@pass_app
+def recover(app: App, table: str | None, *, is_sure: bool) -> None:
+    """Bring SQL and the logs together after a loss or a restore.
+
+    For a restored backup or a cloned database (the log is ahead of SQL: its commits are adopted)
+    and for a log that was lost (it is rebuilt from SQL). A new epoch fences off every other
+    process and copy of the catalog. Leaves with 4 where both sides have another commit.
+    """
+    app.confirm("Begin a new epoch? Other processes must be restarted.", is_sure=is_sure)
+    with app.connect() as catalog:
+        catalog.new_epoch()
+    rows: list[dict[str, Any]] = []
+    trouble: DeltaSqlError | None = None
+    with app.connect() as catalog:
+        for name in [table] if table else [info.name for info in catalog.tables()]:
+            try:
+                rows.append(asdict(catalog.mirror.recover(name)))
+            except DeltaSqlError as error:
+                trouble = error
+                rows.append({"table": name, "what": error.message})
+    app.out.rows(rows, ["table", "version", "adopted", "put", "what"])
+    if trouble is not None:
+        raise trouble
 
 
 def _finding(name: str, found: Any) -> dict[str, Any]:

@@ -51,6 +51,10 @@ class Catalog:
         """The catalog's id, the same for its whole life."""
         return self._session.book.identity.catalog_id
 
+    def new_epoch(self) -> int:
+        """Begin a new epoch before a recovery: every other process must open the catalog again."""
+        return self._session.book.new_epoch()
+
     def tables(self) -> list[TableInfo]:
         """Return all tables, by name."""
         return [_info(row) for row in self._session.book.tables()]

@@ -13,6 +13,7 @@ from deltasql.client.session import Session
 from deltasql.errors import ConfigError, LeaseLostError
 from deltasql.mirror.health import Health, HealthServer
 from deltasql.mirror.reconciler import MirrorReconciler, ReconciliationConfig, Sweep
+from deltasql.mirror.recovery import Recovered, Recovery
 from deltasql.mirror.repair import MirrorRepair, Repaired
 from deltasql.parity.log import Finding
 from deltasql.settings import AlertSettings
@@ -63,14 +64,33 @@ class Mirror:
         *,
         version: int | None = None,
         replace: bool = False,
+        adopt: bool = False,
         dry_run: bool = False,
     ) -> list[Repaired]:
-        """Make a table's log equal to SQL again; `replace` lets SQL win over foreign bytes."""
+        """Make a table's log equal to SQL again.
+
+        `replace` lets SQL win over foreign bytes; `adopt` takes foreign commits above SQL's
+        newest version into SQL.
+        """
         row = self._session.book.table(name)
-        done = self._repair().repair(row, version=version, replace=replace, dry_run=dry_run)
+        done = self._repair().repair(
+            row, version=version, replace=replace, adopt=adopt, dry_run=dry_run
+        )
         if not dry_run:
             self._session.engine.catch_up(row.table_id, seconds=60.0)
         return done
+
+    def recover(self, name: str) -> Recovered:
+        """Bring a table's log and SQL together after one of them was lost, restored or cloned.
+
+        Begin a new epoch first (`Catalog.new_epoch`) and open the catalog again.
+
+        Raises:
+            MirrorConflictError: both have a version and their bytes differ.
+        """
+        session = self._session
+        recovery = Recovery(session.book, session.engine, session.book.adopter())
+        return recovery.recover(session.book.table(name))
 
     def run_once(self) -> Sweep:
         """Mirror everything that is behind, once, and write the checkpoints that are due."""
@@ -117,6 +137,7 @@ class Mirror:
             session.checkpointer,
             session.engine.tracker,
             session.checkpointer.log_files,
+            session.book.adopter(),
         )
 
     def _health(self, reconciler: MirrorReconciler) -> Health:

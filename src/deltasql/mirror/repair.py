@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deltasql.catalog.adopt import Adopter
 from deltasql.catalog.log_files import LogFiles
 from deltasql.catalog.mirror_status import MirrorStatusTracker
 from deltasql.catalog.rows import TableRow, TableState
@@ -41,6 +42,7 @@ class MirrorRepair:
     checkpointer: Checkpointer
     tracker: MirrorStatusTracker
     log_files: LogFiles
+    adopter: Adopter
 
     def verify(self, row: TableRow) -> list[Finding]:
         """Return how the log differs from SQL; changes nothing."""
@@ -52,41 +54,60 @@ class MirrorRepair:
         *,
         version: int | None = None,
         replace: bool = False,
+        adopt: bool = False,
         dry_run: bool = False,
     ) -> list[Repaired]:
-        """Repair a table's log, or one version of it, and make what waits due at once."""
+        """Repair a table's log, or one version of it, and make what waits due at once.
+
+        Foreign commits above SQL's newest version are taken into SQL with `adopt`.
+        """
         store = self.engine.open_store(row)
         findings = [f for f in self.verify(row) if version is None or f.version == version]
         if dry_run:
-            return [Repaired(f, self._can_do(f, replace=replace), f.action) for f in findings]
+            return [
+                Repaired(f, self._can_do(f, replace=replace, adopt=adopt), f.action)
+                for f in findings
+            ]
         self.engine.ownership.forget(row.table_id)
-        done = [self._one(row, store, finding, replace=replace) for finding in findings]
+        done = [
+            self._one(row, store, finding, replace=replace, adopt=adopt) for finding in findings
+        ]
         self.tracker.reset(row.table_id, now=self.engine.clock())
-        if replace and row.state is TableState.CONFLICT and all(one.done for one in done):
+        decided = replace or adopt
+        if decided and row.state is TableState.CONFLICT and all(one.done for one in done):
             self.engine.catalog.set_state(
                 row.table_id, TableState.ACTIVE, expected=[TableState.CONFLICT]
             )
         return done
 
-    def _can_do(self, finding: Finding, *, replace: bool) -> bool:
+    def _can_do(self, finding: Finding, *, replace: bool, adopt: bool) -> bool:
+        if finding.difference is Difference.UNKNOWN_COMMIT:
+            return adopt
         if finding.difference in {Difference.CHANGED_COMMIT, Difference.FOREIGN_COMMIT}:
-            return replace and self._is_ours_to_replace(finding)
+            return replace
         return finding.difference is not Difference.FOREIGN_FILE
 
-    def _is_ours_to_replace(self, finding: Finding) -> bool:
-        """A foreign commit above SQL's newest has no version of ours that could replace it."""
-        return not finding.detail.startswith("SQL has the table up to")
-
     def _one(
-        self, row: TableRow, store: ObjectStore, finding: Finding, *, replace: bool
+        self,
+        row: TableRow,
+        store: ObjectStore,
+        finding: Finding,
+        *,
+        replace: bool,
+        adopt: bool,
     ) -> Repaired:
-        if not self._can_do(finding, replace=replace):
+        if not self._can_do(finding, replace=replace, adopt=adopt):
             return Repaired(finding, done=False, what=finding.action)
         match finding.difference:
             case Difference.MISSING_COMMIT:
                 version = finding.version or 0
                 write_commit(store, version, self.engine.catalog.payload(row.table_id, version))
                 return Repaired(finding, done=True, what="the stored bytes were put again")
+            case Difference.UNKNOWN_COMMIT:
+                version = finding.version or 0
+                now = self.engine.clock()
+                self.adopter.adopt(row.table_id, version, store.get(finding.key), now=now)
+                return Repaired(finding, done=True, what="adopted into SQL")
             case Difference.CHANGED_COMMIT | Difference.FOREIGN_COMMIT:
                 kept = self._keep_aside(store, finding.key)
                 version = finding.version or 0

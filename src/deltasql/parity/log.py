@@ -28,6 +28,7 @@ class Difference(enum.StrEnum):
     MISSING_COMMIT = "missing_commit"
     CHANGED_COMMIT = "changed_commit"
     FOREIGN_COMMIT = "foreign_commit"
+    UNKNOWN_COMMIT = "unknown_commit"
     MISSING_FILE = "missing_file"
     CHANGED_FILE = "changed_file"
     FOREIGN_FILE = "foreign_file"
@@ -53,7 +54,10 @@ _ACTIONS = {
     Difference.MISSING_COMMIT: "`deltasql mirror repair` puts the stored bytes again",
     Difference.CHANGED_COMMIT: "compare both; `deltasql mirror repair --replace` puts SQL's bytes "
     "and keeps the others aside",
-    Difference.FOREIGN_COMMIT: "a writer bypassed SQL; nothing is written until you decide",
+    Difference.FOREIGN_COMMIT: "a writer bypassed SQL and took the number of a commit of ours; "
+    "`deltasql mirror repair --replace` lets SQL win and keeps the other aside",
+    Difference.UNKNOWN_COMMIT: "a writer bypassed SQL; `deltasql mirror repair --adopt` takes its "
+    "commit into SQL",
     Difference.MISSING_FILE: "`deltasql mirror repair` writes it again",
     Difference.CHANGED_FILE: "`deltasql mirror repair` writes it again",
     Difference.FOREIGN_FILE: "somebody else put it there; readers may use it",
@@ -115,7 +119,7 @@ def _beyond(
         seen = _digest(store, key)
         if wanted is None and seen is not None:
             detail = f"SQL has the table up to {row.current_version}"
-            yield Finding(Difference.FOREIGN_COMMIT, key, file.version, detail)
+            yield Finding(Difference.UNKNOWN_COMMIT, key, file.version, detail)
         elif seen is not None and seen != wanted:
             detail = f"holds other bytes than version {file.version} in SQL"
             yield Finding(Difference.FOREIGN_COMMIT, key, file.version, detail)

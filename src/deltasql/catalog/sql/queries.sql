@@ -438,3 +438,27 @@ where table_id = :table_id and status <> 'SUCCESS'
 -- name: digests
 select version, digest from dl_table_versions
 where table_id = :table_id and version >= :first and version <= :last
+
+-- name: insert_tombstone
+insert into dl_removed_files (
+    file_id, table_id, path, path_key, dv_id, size, partition_values, deletion_vector,
+    ended_version, ended_by, deletion_timestamp, remove_data_change, extended_file_metadata
+) values (
+    :file_id, :table_id, :path, :path_key, :dv_id, :size, :partition_values, :deletion_vector,
+    :version, 'remove', :deletion_timestamp, :remove_data_change, :extended_file_metadata
+)
+
+-- name: new_epoch
+update dl_catalog set epoch = epoch + 1 returning epoch
+
+-- name: forget_mirror
+update dl_tables set mirrored_through = log_floor - 1 where table_id = :table_id
+
+-- name: forget_log_files
+delete from dl_log_files where table_id = :table_id
+
+-- name: forget_mirror_rows
+update dl_mirror_status set
+    status = 'PENDING', json_written = {false}, checkpoint_written = {false}, retry_count = 0,
+    next_attempt_at = null, updated_at = :now
+where table_id = :table_id

@@ -1,0 +1,131 @@
+"""Bring SQL and a log together again after one of them was lost, restored or cloned.
+
+What the log has and SQL lacks is adopted with its bytes as they are; what SQL has and the log
+lacks is put. Where both have a version and the bytes differ, nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltasql.catalog.adopt import Adopter
+from deltasql.catalog.catalog import SqlCatalog
+from deltasql.catalog.rows import TableRow, TableState
+from deltasql.crash import crash_point
+from deltasql.errors import MirrorConflictError, ObjectNotFoundError
+from deltasql.log.owner import OWNER_KEY, Owner, encode_owner
+from deltasql.mirror.engine import MirrorEngine
+from deltasql.protocol.codec import digest
+from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind, commit_key
+from deltasql.storage.port import ObjectStore
+
+_DRAIN_S = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was done to bring one table together."""
+
+    table: str
+    adopted: int
+    put: int
+    version: int
+    what: str
+
+
+@dataclass(slots=True)
+class Recovery:
+    """Recovers the tables of one catalog, under the epoch that it has now."""
+
+    catalog: SqlCatalog
+    engine: MirrorEngine
+    adopter: Adopter
+
+    def recover(self, row: TableRow) -> Recovered:
+        """Bring a table's log and SQL together.
+
+        Raises:
+            MirrorConflictError: both have a version and their bytes differ.
+        """
+        store = self.engine.open_store(row)
+        newest = _newest_commit(store)
+        if newest is None:
+            return self._rebuild_log(row, store)
+        self._require_common_past(row, store, newest)
+        adopted = self._adopt(row, store)
+        self._take_over(row, store)
+        after = self.catalog.table_by_id(row.table_id)
+        if after.state is TableState.CONFLICT:
+            self.catalog.set_state(row.table_id, TableState.ACTIVE, expected=[TableState.CONFLICT])
+        put = self._put_rest(row)
+        what = "the log was ahead of SQL" if adopted else "the log is SQL's own"
+        return Recovered(row.full_name, adopted, put, after.current_version, what)
+
+    def _adopt(self, row: TableRow, store: ObjectStore) -> int:
+        """Adopt what follows SQL's newest version in the log, without a gap."""
+        version = row.current_version
+        while (payload := _read(store, commit_key(version + 1))) is not None:
+            version += 1
+            self.adopter.adopt(row.table_id, version, payload, now=self.engine.clock())
+        return version - row.current_version
+
+    def _rebuild_log(self, row: TableRow, store: ObjectStore) -> Recovered:
+        """Put every version that SQL has once more; checkpoints follow by themselves."""
+        with self.catalog.database.write() as work:
+            work.rows("lock_table", table_id=row.table_id)
+            work.run("forget_mirror", table_id=row.table_id)
+            work.run("forget_log_files", table_id=row.table_id)
+            work.run("forget_mirror_rows", table_id=row.table_id, now=self.engine.clock())
+            crash_point("before-forget-log")
+        crash_point("after-forget-log")
+        self._take_over(row, store)
+        if row.state is TableState.CONFLICT:
+            self.catalog.set_state(row.table_id, TableState.ACTIVE, expected=[TableState.CONFLICT])
+        put = self._put_rest(row)
+        what = "the log was lost and is rebuilt from SQL"
+        return Recovered(row.full_name, 0, put, row.current_version, what)
+
+    def _put_rest(self, row: TableRow) -> int:
+        before = self.catalog.table_by_id(row.table_id).mirrored_through
+        self.engine.ownership.forget(row.table_id)
+        result = self.engine.catch_up(row.table_id, seconds=_DRAIN_S)
+        if result.error is not None:
+            raise result.error
+        return self.catalog.table_by_id(row.table_id).mirrored_through - before
+
+    def _take_over(self, row: TableRow, store: ObjectStore) -> None:
+        """Name this catalog and its epoch as the log's owner: others are fenced from now on."""
+        identity = self.catalog.identity
+        owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
+        store.put(OWNER_KEY, encode_owner(owner))
+        crash_point("after-take-over")
+
+    def _require_common_past(self, row: TableRow, store: ObjectStore, newest: int) -> None:
+        """The newest version that both have must be the same on both sides."""
+        last = min(newest, row.current_version)
+        wanted = self.catalog.digests(row.table_id, last, last).get(last)
+        found = _read(store, commit_key(last))
+        if found is not None and wanted is not None and digest(found) != wanted:
+            raise MirrorConflictError(
+                f"Version {last} of {row.full_name} is another commit in SQL than in the log.",
+                hint="See `deltasql mirror verify`; `deltasql mirror repair --replace` lets SQL "
+                "win and keeps the other commits aside.",
+                table=row.full_name,
+                version=last,
+            )
+
+
+def _newest_commit(store: ObjectStore) -> int | None:
+    newest = None
+    for info in store.list_from(LOG_FOLDER):
+        file = LogFile.parse(info.key.removeprefix(LOG_FOLDER))
+        if file is not None and file.kind is LogFileKind.COMMIT:
+            newest = file.version if newest is None else max(newest, file.version)
+    return newest
+
+
+def _read(store: ObjectStore, key: str) -> bytes | None:
+    try:
+        return store.get(key)
+    except ObjectNotFoundError:
+        return None
