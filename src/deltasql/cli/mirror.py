@@ -156,6 +156,21 @@ def resume(app: App, table: str | None) -> None:
     app.out.done(f"The mirror of {name} goes on.", {"table": name, "paused": False})
 
 
+@mirror.command(cls=Command, example="deltasql mirror cleanup orders --dry-run")
+@table_argument
+@dry_run_option
+@pass_app
+def cleanup(app: App, table: str | None, *, dry_run: bool) -> None:
+    """Remove expired files of a table's log, up to a verified checkpoint.
+
+    By delta.logRetentionDuration and delta.enableExpiredLogCleanup. SQL keeps the whole history.
+    """
+    name = app.table_name(table)
+    with app.connect() as catalog:
+        keys = catalog.mirror.cleanup(name, dry_run=dry_run)
+    app.out.rows([{"table": name, "key": key, "removed": not dry_run} for key in keys])
+
+
 @command(example="deltasql checkpoint orders")
 @table_argument
 @click.option("--version", "version", type=int, help="The version; the newest in the log if none.")

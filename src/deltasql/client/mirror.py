@@ -11,6 +11,7 @@ from deltasql.alerts import AlertDesk, AlertSink, command_alerts, log_alerts, we
 from deltasql.client.detail import mirror_detail
 from deltasql.client.session import Session
 from deltasql.errors import ConfigError, LeaseLostError
+from deltasql.mirror.cleanup import LogCleanup
 from deltasql.mirror.health import Health, HealthServer
 from deltasql.mirror.reconciler import MirrorReconciler, ReconciliationConfig, Sweep
 from deltasql.mirror.recovery import Recovered, Recovery
@@ -79,6 +80,26 @@ class Mirror:
         if not dry_run:
             self._session.engine.catch_up(row.table_id, seconds=60.0)
         return done
+
+    def cleanup(self, name: str, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Remove expired files of a table's log and return their keys; SQL forgets nothing.
+
+        Raises:
+            CheckpointError: the checkpoint that must cover them is not right; nothing went.
+        """
+        session = self._session
+        row = session.book.table(name)
+        cleanup = LogCleanup(
+            session.book,
+            session.store_of,
+            session.engine.ownership.check_marker,
+            session.checkpointer.leases,
+            session.checkpointer.log_files,
+        )
+        if not dry_run:
+            return cleanup.run(row, now=session.now_ms())
+        plan = cleanup.plan(row, now=session.now_ms())
+        return () if plan is None else plan.keys
 
     def recover(self, name: str) -> Recovered:
         """Bring a table's log and SQL together after one of them was lost, restored or cloned.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.rows import TableRow
 from deltasql.errors import ObjectNotFoundError, OwnershipError
-from deltasql.log.owner import Owner, check_owner, claim
+from deltasql.log.owner import OWNER_KEY, Owner, check_owner, claim
 from deltasql.protocol.codec import digest
 from deltasql.protocol.files import LOG_FOLDER, commit_key
 from deltasql.storage.port import ObjectStore
@@ -36,6 +36,17 @@ class Ownership:
         """Look again before the next put."""
         with self._lock:
             self._owned.discard(table_id)
+
+    def check_marker(self, row: TableRow, store: ObjectStore) -> None:
+        """Look at the marker now, as before every delete.
+
+        Raises:
+            OwnershipError: it is not there, or another catalog's.
+        """
+        identity = self.catalog.identity
+        owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
+        if not check_owner(store, owner):
+            raise OwnershipError(f"The log at {store.uri} has no owner marker.", key=OWNER_KEY)
 
     def ensure(self, row: TableRow, store: ObjectStore) -> None:
         """Make sure, once per process and table, that the log is ours and not ahead of SQL.

@@ -462,3 +462,10 @@ update dl_mirror_status set
     status = 'PENDING', json_written = {false}, checkpoint_written = {false}, retry_count = 0,
     next_attempt_at = null, updated_at = :now
 where table_id = :table_id
+
+-- name: raise_log_floor
+update dl_tables set log_floor = :floor
+where table_id = :table_id and log_floor < :floor and mirrored_through >= :floor
+
+-- name: forget_files_below
+delete from dl_log_files where table_id = :table_id and version < :floor
