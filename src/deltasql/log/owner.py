@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from deltasql.errors import ObjectNotFoundError, OwnershipError
+from deltasql.errors import ObjectNotFoundError, OwnershipError, StorageUnavailableError
 from deltasql.protocol.files import LOG_FOLDER
 from deltasql.storage.create import Created, create_once
 from deltasql.storage.port import ObjectStore
@@ -28,7 +28,7 @@ def read_owner(store: ObjectStore) -> Owner | None:
     """Return the marker beside the log, or None where there is none.
 
     Raises:
-        OwnershipError: the marker cannot be read as one.
+        StorageUnavailableError: what came back is no marker; it may have been cut on its way.
     """
     try:
         text = store.get(OWNER_KEY)
@@ -37,7 +37,11 @@ def read_owner(store: ObjectStore) -> Owner | None:
     try:
         return msgspec.json.decode(text, type=Owner)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise OwnershipError(f"The owner marker {OWNER_KEY} at {store.uri} is damaged.") from error
+        raise StorageUnavailableError(
+            f"The owner marker {OWNER_KEY} at {store.uri} is damaged.",
+            hint="If it stays so, `deltasql recover` writes it again.",
+            key=OWNER_KEY,
+        ) from error
 
 
 def claim(store: ObjectStore, owner: Owner) -> None:

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.rows import TableRow
-from deltasql.errors import ObjectNotFoundError, OwnershipError
+from deltasql.errors import ObjectNotFoundError, OwnershipError, StorageUnavailableError
 from deltasql.log.owner import OWNER_KEY, Owner, check_owner, claim
-from deltasql.protocol.codec import digest
 from deltasql.protocol.files import LOG_FOLDER, commit_key
 from deltasql.storage.port import ObjectStore
 
@@ -74,10 +73,13 @@ class Ownership:
             return
         key = commit_key(last)
         try:
-            found = digest(store.get(key))
+            found = store.get(key)
         except ObjectNotFoundError:
             raise OwnershipError(f"{key} is gone from the log at {store.uri}.", key=key) from None
-        if found != digest(self.catalog.payload(row.table_id, last)):
+        stored = self.catalog.payload(row.table_id, last)
+        if found != stored and stored.startswith(found):
+            raise StorageUnavailableError(f"Only a part of {key} came back.", key=key)
+        if found != stored:
             raise OwnershipError(f"{key} at {store.uri} is not the version that SQL has.", key=key)
 
     def _refuse_log_ahead(self, row: TableRow, store: ObjectStore) -> None:

@@ -44,4 +44,11 @@ def _read_back(
         raise StorageUnavailableError(
             f"The store says that {key!r} exists, but it is not there.", key=key
         ) from error
-    return Created.SAME if found == data else Created.DIFFERENT
+    if found == data:
+        return Created.SAME
+    if data.startswith(found):
+        # a reply that was cut is no other object; if the object itself is cut, this goes on
+        raise StorageUnavailableError(
+            f"Only the first {len(found)} of {len(data)} bytes of {key!r} came back.", key=key
+        )
+    return Created.DIFFERENT

@@ -62,7 +62,7 @@ def test_a_stale_read_back_is_for_the_caller_to_try_again() -> None:
 @pytest.mark.req("R9")
 @pytest.mark.parametrize("seed", range(200))
 def test_under_any_faults_a_retried_create_ends_with_our_bytes(seed: int) -> None:
-    kinds = [kind for kind in Kind if kind not in {Kind.TRUNCATE, Kind.DENIED, Kind.DELAY}]
+    kinds = [kind for kind in Kind if kind not in {Kind.DENIED, Kind.DELAY}]
     inner = MemoryStore()
     store = FaultyStore(inner, RandomFaults(seed, rate=0.6, kinds=kinds))
     outcomes = []
