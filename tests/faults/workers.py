@@ -2,10 +2,13 @@
 
 import json
 import sys
+import threading
+from datetime import timedelta
 
 import deltasql
 from builders import NO_MIRROR, an_add, rows
 from deltasql.errors import CommitConflictError, DeltaSqlError
+from deltasql.mirror.reconciler import ReconciliationConfig
 from deltasql.settings import MirrorSettings, Settings
 
 
@@ -90,6 +93,36 @@ def crash_work(uri: str, place: str) -> None:
     except DeltaSqlError as error:
         print(f"error {error.code} {error}", file=sys.stderr)
         sys.exit(9)
+
+
+WORKED = Settings(
+    mirror=MirrorSettings(
+        mode="worker", checkpoint_interval=3, lease_ttl=timedelta(seconds=1), max_concurrency=2
+    )
+)
+
+
+def serve(uri: str) -> None:
+    """A mirror worker that runs until it is killed; looks often."""
+    with deltasql.connect(uri, settings=WORKED) as catalog:
+        print("ready", flush=True)
+        config = ReconciliationConfig(
+            interval=timedelta(seconds=0.2), poll=timedelta(seconds=0.02), max_concurrency=2
+        )
+        catalog.mirror.reconciler(config).run(threading.Event())
+
+
+def append_unmirrored(uri: str, table: str, worker: str) -> None:
+    """Append until killed, leaving the log to the workers; tells each acknowledged commit."""
+    with deltasql.connect(uri, settings=WORKED) as catalog:
+        orders = catalog.table(table)
+        print("ready", flush=True)
+        number = 0
+        while True:
+            token = f"{worker}-{number}"
+            version = orders.commit([an_add(f"{token}.parquet")], commit_id=token)
+            print(json.dumps([token, version]), flush=True)
+            number += 1
 
 
 def mirror_work(uri: str, place: str) -> None:

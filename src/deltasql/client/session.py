@@ -79,7 +79,11 @@ class Session:
             self.book,
             self.store_of,
             self.engine.ensure_owner,
-            Leases(self.book.database, worker_name(self.new_id())),
+            Leases(
+                self.book.database,
+                worker_name(self.new_id()),
+                ttl_ms=int(self.settings.mirror.lease_ttl.total_seconds() * 1000),
+            ),
             LogFiles(self.book.database),
             sink=self.sink,
             clock=self.now_ms,

@@ -56,7 +56,7 @@ def test_a_damaged_marker_stops_everyone_and_blames_nobody(store, text):
         lambda: claim(store, OURS),
         lambda: check_owner(store, OURS),
     ):
-        with pytest.raises(StorageUnavailableError, match="damaged|Only the first"):
+        with pytest.raises(StorageUnavailableError, match=r"damaged|Only the first"):
             act()
     assert store.get(OWNER_KEY) == text
 
