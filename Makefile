@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest
+KEPT := tools/kept_log.sh
 COMPILE := pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes \
 	--no-emit-index-url --no-annotate --no-header --quiet
 .DEFAULT_GOAL := help
@@ -25,11 +26,11 @@ test: setup servers ## All tests but the long ones
 verify: setup servers ## The longer proofs: crashes, faults, concurrency
 	$(PYTEST) -m verify -n 2 $(ARGS)
 
-soak: setup servers ## The proofs in full size: hours
-	$(PYTEST) -m soak --timeout 0 $(ARGS)
+soak: setup servers ## The proofs in full size: hours; the last log is docs/soak.log
+	@$(KEPT) docs/soak.log $(PYTEST) -m soak --timeout 0 $(ARGS)
 
-fuzz: setup ## Property tests with new examples; DELTASQL_FUZZ_EXAMPLES says how many
-	HYPOTHESIS_PROFILE=fuzz $(PYTEST) tests/property --timeout 0 $(ARGS)
+fuzz: setup ## Property tests with new examples (DELTASQL_FUZZ_EXAMPLES); log in docs/fuzz.log
+	@HYPOTHESIS_PROFILE=fuzz $(KEPT) docs/fuzz.log $(PYTEST) tests/property --timeout 0 $(ARGS)
 
 bench: setup ## Measure against the numbers in the documentation
 	$(BIN)/python -m bench.run $(ARGS)

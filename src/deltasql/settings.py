@@ -99,9 +99,7 @@ class MirrorSettings:
     retry_backoff_base: timedelta = _time("1s", "First pause between attempts; doubles each time")
     retry_backoff_max: timedelta = _time("60s", "Longest pause between attempts")
     slow_retry_interval: timedelta = _time("1h", "Pause between attempts on a failed version")
-    lease_ttl: timedelta = _time(
-        "60s", "How long a silent worker keeps its hold on a table"
-    )
+    lease_ttl: timedelta = _time("60s", "How long a silent worker keeps its hold on a table")
     lag_warn_threshold: timedelta = _time("60s", "Lag that warns")
     lag_alert_threshold: timedelta = _time("300s", "Lag that alerts")
     max_concurrency: int = _setting(10, _whole(1), "Tables that are mirrored at the same time")

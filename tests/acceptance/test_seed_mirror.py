@@ -331,7 +331,7 @@ def test_checkpoint_validation(catalog, table):
 def test_external_reader_test(catalog, table, reader):
     for number in range(12):
         table.append(rows(number))
-    catalog._session.checkpoints.close()
+    catalog._session.checkpoints.finish()
     assert READERS[reader](str(place(table))) == read_deltasql(table)
 
 

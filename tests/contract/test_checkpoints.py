@@ -305,3 +305,28 @@ def test_a_checkpoint_cut_short_is_found_and_written_again(catalog_uri, tmp_path
         assert [str(f.difference) for f in catalog.mirror.verify("orders")] == ["changed_file"]
         assert all(one.done for one in catalog.mirror.repair("orders"))
         assert catalog.mirror.verify("orders") == []
+
+
+def test_a_pass_finishes_its_checkpoints_and_the_catalog_goes_on(catalog_uri, tmp_path):
+    settings = Settings(mirror=MirrorSettings(mode="worker", checkpoint_interval=2))
+    with deltasql.connect(catalog_uri, settings=settings) as catalog:
+        table = a_table(catalog, tmp_path)
+        for wanted in (2, 4, 6):
+            table.append(rows(wanted))
+            table.append(rows(wanted))
+            catalog.mirror.run_once()
+            assert hint_of(table)["version"] == wanted
+
+
+def test_a_checkpoint_that_fails_does_not_hold_up_a_pass(catalog_uri, tmp_path, monkeypatch):
+    settings = Settings(mirror=MirrorSettings(mode="worker", checkpoint_interval=1))
+    with deltasql.connect(catalog_uri, settings=settings) as catalog:
+        table = a_table(catalog, tmp_path)
+        table.append(rows(1))
+        checkpointer = catalog._session.checkpointer
+        with monkeypatch.context() as patch:
+            patch.setattr(type(checkpointer), "_write", _raise(CheckpointError("no room")))
+            assert catalog.mirror.run_once().mirrored == 2
+        assert not (place(table) / LAST_CHECKPOINT).exists()
+        catalog.mirror.run_once()
+        assert hint_of(table)["version"] == 1

@@ -126,7 +126,7 @@ def test_a_backlog_of_many_tables_is_drained_in_order(catalog, reconciler, tmp_p
     assert (swept.behind, swept.mirrored, swept.failed) == (5, 31 * 5, 0)
     for table in tables:
         check_invariants(catalog, table.name)
-    catalog._session.checkpoints.close()
+    catalog._session.checkpoints.finish()
     for table in tables:
         assert catalog.mirror.verify(table.name) == []
     assert any(isinstance(event, ReconcilerSwept) for event in events)

@@ -116,7 +116,7 @@ class Mirror:
     def run_once(self) -> Sweep:
         """Mirror everything that is behind, once, and write the checkpoints that are due."""
         swept = self.reconciler().run_once()
-        self._session.checkpoints.close()
+        self._session.checkpoints.finish()
         return swept
 
     def run(

@@ -48,6 +48,9 @@ class BackgroundCheckpoints:
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _thread: threading.Thread | None = None
     _closing: bool = False
+    _is_working: bool = False
+    # what failed while somebody waits for the end; None while nobody does
+    _hurried: dict[str, _Waiting] | None = None
 
     def offer(self, row: TableRow, version: int) -> None:
         """Say that a version is in the log; costs nothing unless a checkpoint is due."""
@@ -67,14 +70,24 @@ class BackgroundCheckpoints:
                     target=self._run, name="deltasql-checkpoints", daemon=True
                 )
                 self._thread.start()
-            self._changed.notify()
+            self._changed.notify_all()
+
+    def finish(self) -> None:
+        """Write everything that waits, each table once and at once, and return when it is done."""
+        with self._changed:
+            self._hurried = {}
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._waiting and not self._is_working)
+            failed, self._hurried = self._hurried, None
+            self._waiting |= failed
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Write what is due now and end; a checkpoint that takes too long is left to others."""
         with self._changed:
             self._closing = True
             thread = self._thread
-            self._changed.notify()
+            self._changed.notify_all()
         if thread is not None:
             thread.join(_CLOSE_FOR_S)
 
@@ -85,10 +98,13 @@ class BackgroundCheckpoints:
             failed = not self._write(table_id)
             ended = self.monotonic()
             with self._changed:
+                self._is_working = False
                 self._rests[table_id] = ended + _REST * (ended - started)
                 if failed and not self._closing:
                     pause = self.backoff.pause(waiting.failures)
-                    self._waiting[table_id] = _Waiting(ended + pause, waiting.failures + 1)
+                    again = self._waiting if self._hurried is None else self._hurried
+                    again[table_id] = _Waiting(ended + pause, waiting.failures + 1)
+                self._changed.notify_all()
 
     def _take(self) -> tuple[str, _Waiting] | None:
         """Wait for the next table whose time has come; None at the end."""
@@ -96,8 +112,10 @@ class BackgroundCheckpoints:
             while True:
                 now = self.monotonic()
                 for table_id, waiting in self._waiting.items():
-                    if self._closing or waiting.not_before <= now:
+                    is_hurried = self._closing or self._hurried is not None
+                    if is_hurried or waiting.not_before <= now:
                         del self._waiting[table_id]
+                        self._is_working = True
                         return table_id, waiting
                 if self._closing:
                     return None
