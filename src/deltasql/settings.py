@@ -129,9 +129,12 @@ class SqlSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AlertSettings:
-    """Where a worker says that something is wrong; its log always has it."""
+    """Where a worker says that something is wrong; its log always has it.
+
+    An address may hold a secret: no repr shows it.
+    """
 
     webhook: str = _setting("", str, "Post alerts as JSON to this http or https address")
     command: str = _setting("", str, "Run this command with each alert as JSON on its input")
@@ -230,11 +233,12 @@ class Settings:
                     section, name, result = _parse(key, value, layer.source)
                     parsed[section][name] = result
                 origins[key] = layer.source
+        sections: dict[str, Any] = {
+            name: replace(getattr(self, name), **values) for name, values in parsed.items()
+        }
         changed = replace(
             self,
-            mirror=replace(self.mirror, **parsed["mirror"]),
-            commit=replace(self.commit, **parsed["commit"]),
-            sql=replace(self.sql, **parsed["sql"]),
+            **sections,
             uri=uri,
             stores=MappingProxyType(stores),
             origins=MappingProxyType(origins),

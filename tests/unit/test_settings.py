@@ -196,3 +196,13 @@ def test_every_setting_is_described():
     assert rows["mirror.slow_retry_interval"].default == "1h"
     assert rows["mirror.checkpoint_interval"].env == "DELTASQL_MIRROR_CHECKPOINT_INTERVAL"
     assert all(row.help for row in rows.values())
+
+
+def test_every_section_is_read_and_an_address_for_alerts_is_shown_nowhere(tmp_path):
+    (tmp_path / "deltasql.toml").write_text('[alerts]\nwebhook = "https://x.example.com/s3cret"\n')
+    settings = Settings.load({"DELTASQL_ALERTS_COMMAND": "page s3cret"}, tmp_path)
+    assert settings.alerts.webhook == "https://x.example.com/s3cret"
+    assert settings.alerts.command == "page s3cret"
+    assert "s3cret" not in repr(settings) + repr(settings.alerts) + str(settings.alerts)
+    for section in Settings.SECTIONS:
+        assert hasattr(settings, section)
