@@ -14,10 +14,13 @@ from weakref import WeakKeyDictionary
 
 from deltasql.errors import DeltaSqlError
 from deltasql.events import (
+    CheckpointFailed,
+    CheckpointWritten,
     Event,
     LagMeasured,
     MirrorConflicted,
     MirrorFailed,
+    ReconcilerSwept,
     Sink,
     SnapshotOpened,
     VersionCommitted,
@@ -60,6 +63,11 @@ class _Metrics:
     commit_latency: Histogram
     versions_committed: Counter
     files_active: Gauge
+    checkpoint_latency: Histogram
+    checkpoint_failures: Counter
+    reconciler_queries: Gauge
+    reconciler_sweep: Gauge
+    stores_down: Gauge
 
 
 _by_registry: WeakKeyDictionary[CollectorRegistry, _Metrics] = WeakKeyDictionary()
@@ -98,6 +106,9 @@ def _register(registry: CollectorRegistry) -> _Metrics:
             f"deltasql_{name}", text, ["table"], registry=registry, buckets=_LATENCY_MS
         )
 
+    def plain(name: str, text: str) -> Gauge:
+        return Gauge(f"deltasql_{name}", text, registry=registry)
+
     return _Metrics(
         mirror_lag_seconds=gauge("mirror_lag_seconds", "Age of the oldest unmirrored version"),
         mirror_lag_versions=gauge("mirror_lag_versions", "Versions in SQL but not in the log"),
@@ -109,6 +120,11 @@ def _register(registry: CollectorRegistry) -> _Metrics:
         commit_latency=latency("commit_latency_ms", "Committing a version, in milliseconds"),
         versions_committed=counter("versions_committed_total", "Versions committed"),
         files_active=gauge("files_active_gauge", "Live files of the newest version"),
+        checkpoint_latency=latency("checkpoint_latency_ms", "Writing a checkpoint"),
+        checkpoint_failures=counter("checkpoint_failures_total", "Checkpoints that failed"),
+        reconciler_queries=plain("reconciler_queries", "Queries of this worker for work, so far"),
+        reconciler_sweep=plain("reconciler_sweep_ms", "The last look over all tables"),
+        stores_down=plain("stores_down", "Object stores that do not answer this worker"),
     )
 
 
@@ -126,6 +142,14 @@ def _count(metrics: _Metrics, event: Event) -> None:
             metrics.mirror_latency.labels(table).observe(event.latency_ms)
         case MirrorFailed() | MirrorConflicted():
             metrics.mirror_failures.labels(table).inc()
+        case CheckpointWritten():
+            metrics.checkpoint_latency.labels(table).observe(event.latency_ms)
+        case CheckpointFailed():
+            metrics.checkpoint_failures.labels(table).inc()
+        case ReconcilerSwept():
+            metrics.reconciler_queries.set(event.queries)
+            metrics.reconciler_sweep.set(event.latency_ms)
+            metrics.stores_down.set(event.stores_down)
         case LagMeasured():
             metrics.mirror_lag_seconds.labels(table).set(event.lag_seconds)
             metrics.mirror_lag_versions.labels(table).set(event.lag_versions)

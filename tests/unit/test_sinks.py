@@ -7,9 +7,12 @@ from prometheus_client import CollectorRegistry
 
 from deltasql.errors import CommitConflictError
 from deltasql.events import (
+    CheckpointFailed,
+    CheckpointWritten,
     LagMeasured,
     MirrorConflicted,
     MirrorFailed,
+    ReconcilerSwept,
     SnapshotOpened,
     VersionCommitted,
     VersionMirrored,
@@ -59,6 +62,15 @@ def test_metrics_have_the_designs_names_and_the_table_as_their_only_label():
     assert value("mirror_lag_seconds") == 61.5
     assert value("mirror_lag_versions") == value("mirror_backlog_gauge") == 4
     assert value("mirror_stuck_versions") == 1
+    sink(CheckpointWritten(**WHERE, key="k", latency_ms=7, files=3))
+    sink(CheckpointFailed(**WHERE, key="k", error_code="DS504"))
+    sink(
+        ReconcilerSwept(**WHERE, behind=2, missing_rows=0, queries=12, stores_down=1, latency_ms=5)
+    )
+    assert value("checkpoint_latency_ms_sum") == 7
+    assert value("checkpoint_failures_total") == 1
+    assert registry.get_sample_value("deltasql_reconciler_queries") == 12
+    assert registry.get_sample_value("deltasql_stores_down") == 1
     labels = {name for metric in registry.collect() for s in metric.samples for name in s.labels}
     assert labels == {"table", "le"}
 

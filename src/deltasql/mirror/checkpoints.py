@@ -21,6 +21,7 @@ from deltasql.errors import CheckpointError
 from deltasql.events import CheckpointWritten, Sink, discard
 from deltasql.protocol.files import LAST_CHECKPOINT
 from deltasql.protocol.last_checkpoint import LastCheckpoint
+from deltasql.sinks import span
 from deltasql.storage.port import ObjectStore
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class Checkpointer:
         if lease is None:
             return None
         try:
-            return self._write(row, version, lease, codec, replace=replace)
+            with span("checkpoint", table=row.full_name, version=version):
+                return self._write(row, version, lease, codec, replace=replace)
         finally:
             self.leases.release(lease)
 

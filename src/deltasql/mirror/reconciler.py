@@ -34,6 +34,7 @@ from deltasql.mirror.breaker import Breakers, store_of
 from deltasql.mirror.engine import Mirrored, MirrorEngine, MirrorResult
 from deltasql.protocol.files import commit_key
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.sinks import span
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +200,12 @@ class MirrorReconciler:
         self, behind: Behind, stop: threading.Event, seconds: float | None
     ) -> MirrorResult | None:
         """Mirror a table's backlog batch by batch; give others their turn after a while."""
+        with span("mirror", table=behind.name):
+            return self._drain_slice(behind, stop, seconds)
+
+    def _drain_slice(
+        self, behind: Behind, stop: threading.Event, seconds: float | None
+    ) -> MirrorResult | None:
         deadline = None if seconds is None else self.monotonic() + seconds
         count = 0
         try:
