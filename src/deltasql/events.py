@@ -53,12 +53,11 @@ class CommitConflicted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotOpened(Event):
-    """The files of a version were read from SQL."""
+    """A version was opened from SQL."""
 
     name: ClassVar[str] = "snapshot_opened"
 
     latency_ms: float
-    files: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from deltasql.errors import (
     MirrorLagError,
     TableStateError,
 )
+from deltasql.events import SnapshotOpened
 from deltasql.protocol.actions import Action, Add, Metadata, Protocol
 from deltasql.protocol.schema import StructField, StructType
 
@@ -83,10 +84,20 @@ class Table:
         where: str | None = None,
     ) -> Snapshot:
         """Return one version of the table: the newest, a given one, or that of a time."""
+        started = time.monotonic()
         moment = None if timestamp is None else to_ms(timestamp)
-        return self._session.book.snapshot(
+        found = self._session.book.snapshot(
             self.table_id, version=version, timestamp=moment, where=where
         )
+        self._session.sink(
+            SnapshotOpened(
+                table_id=self.table_id,
+                table=found.table.full_name,
+                version=found.version,
+                latency_ms=(time.monotonic() - started) * 1000,
+            )
+        )
+        return found
 
     def scan(
         self,
