@@ -44,7 +44,7 @@ def test_metrics_have_the_designs_names_and_the_table_as_their_only_label():
     registry = CollectorRegistry()
     sink = prometheus_sink(registry)
     sink(VersionCommitted(**WHERE, operation="WRITE", latency_ms=4, files_active=9))
-    sink(SnapshotOpened(**WHERE, latency_ms=3, files=9))
+    sink(SnapshotOpened(**WHERE, latency_ms=3))
     sink(VersionMirrored(**WHERE, key="k", latency_ms=20))
     sink(FAILED)
     sink(MirrorConflicted(**WHERE, key="k", error_code="DS501"))
