@@ -75,6 +75,16 @@ class App:
             raise click.exceptions.Exit(1)
 
 
+def log_to_stderr(verbosity: int) -> None:
+    """Let the package log: warnings at 0, what it does at 1, everything above."""
+    import logging
+
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(stream=sys.stderr, format=form)
+    levels = {0: logging.WARNING, 1: logging.INFO}
+    logging.getLogger("deltasql").setLevel(levels.get(verbosity, logging.DEBUG))
+
+
 def _named(settings: Settings) -> str:
     if not settings.uri:
         raise ConfigError(

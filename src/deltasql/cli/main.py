@@ -13,7 +13,7 @@ from typing import Final, NoReturn, cast
 
 import click
 
-from deltasql.cli.app import App, common_options, parse_pairs
+from deltasql.cli.app import App, common_options, log_to_stderr, parse_pairs
 from deltasql.cli.output import escape
 from deltasql.errors import BadArgumentError, DeltaSqlError
 from deltasql.version import __version__
@@ -96,15 +96,7 @@ def cli(
     app.overrides = {**parse_pairs(pairs, "--set"), "profile": profile, "config": config}
     app.is_quiet, app.is_debug, app.has_color = is_quiet, is_debug, not no_color
     if verbosity:
-        _log_to_stderr(verbosity)
-
-
-def _log_to_stderr(verbosity: int) -> None:
-    import logging
-
-    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(stream=sys.stderr, format=form)
-    logging.getLogger("deltasql").setLevel(logging.INFO if verbosity == 1 else logging.DEBUG)
+        log_to_stderr(verbosity)
 
 
 def main() -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from dataclasses import asdict
@@ -9,7 +10,7 @@ from typing import Any
 
 import click
 
-from deltasql.cli.app import App, Command, command, pass_app
+from deltasql.cli.app import App, Command, command, log_to_stderr, pass_app
 from deltasql.cli.arguments import dry_run_option, table_argument, yes_option
 from deltasql.errors import BadArgumentError, DeltaSqlError
 
@@ -47,6 +48,8 @@ def run(app: App, *, once: bool, listen: str | None) -> None:
             if swept.failed:
                 raise click.exceptions.Exit(6)
             return
+        if not logging.getLogger().handlers:
+            log_to_stderr(0)  # a worker whose alerts nobody hears would be worse than none
         stop = threading.Event()
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, lambda *_: stop.set())
