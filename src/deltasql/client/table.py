@@ -110,7 +110,8 @@ class Table:
         """Return the rows to read; `allowed_roots` lets a shallow clone reach its source."""
         snapshot = self.snapshot(version, timestamp, where)
         store = self._session.store_of(self._row)
-        roots = tuple(allowed_roots)
+        # an absolute path below the table itself leads nowhere else
+        roots = (self._row.location, *allowed_roots)
         return Scan(snapshot, store, columns_or_none(columns), where, roots, self._session.store_at)
 
     def append(self, data: Any, *, schema_mode: SchemaMode = "strict", **options: Any) -> int:
