@@ -140,8 +140,8 @@ def eight_writers(plan: Plan) -> Case:
         bars.append(Bar.least(f"{title}: 8 writers against one", _ratio(many, alone), 0.8))
         bars.append(Bar.most(f"{title}: failed commits of 8 writers", float(lost), 0))
     how = (
-        f"{plan.rounds} rounds of {plan.writers_seconds:g} s; eight processes start together on one "
-        "table and their rates are summed. A call that raises is counted as failed and not "
+        f"{plan.rounds} rounds of {plan.writers_seconds:g} s; eight processes start together on "
+        "one table and their rates are summed. A call that raises is counted as failed and not "
         "repeated by the benchmark."
     )
     return Case("writers", "Eight writers on one table", "1/s", rows, bars, how)

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from dataclasses import asdict
+from dataclasses import fields as fields_of
 from datetime import timedelta
 from pathlib import Path
 
@@ -113,14 +114,16 @@ def test_monitoring_lists_the_events_of_the_worker_with_their_fields():
     kinds = {kind.name: kind for kind in events.Event.__subclasses__()}
     told = {}
     lines = re.findall(
-        r"^\| (`\w+`(?:, `\w+`)*) \| (DEBUG|WARNING) \| (.*) \|$", text_of("monitoring.md"), re.M
+        r"^\| (`\w+`(?:, `\w+`)*) \| (DEBUG|WARNING) \| (.*) \|$",
+        text_of("monitoring.md"),
+        re.MULTILINE,
     )
     for names, level, fields in lines:
         for name in re.findall(r"\w+", names):
             told[name] = (level, set(re.findall(r"`(\w+)`", fields)))
     for name, (level, fields) in told.items():
         assert (level == "WARNING") == kinds[name].is_bad, name
-        own = set(kinds[name].__dataclass_fields__) - {"table_id", "table", "version"}
+        own = {field.name for field in fields_of(kinds[name])} - {"table_id", "table", "version"}
         assert fields == own, name
     not_of_workers = {"version_committed", "commit_conflicted", "snapshot_opened"}
     assert set(told) == set(kinds) - not_of_workers
@@ -145,7 +148,9 @@ def test_monitoring_quotes_the_alerts_as_they_are_told():
 
 
 def test_mirror_lists_all_differences():
-    named = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| .* \| .* \|$", text_of("mirror.md"), re.M)
+    named = re.findall(
+        r"^\| (`\w+`(?:, `\w+`)*) \| .* \| .* \|$", text_of("mirror.md"), re.MULTILINE
+    )
     found = {name for names in named for name in re.findall(r"\w+", names)}
     assert found >= set(Difference)
 
