@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,9 @@ Run it again with `make bench` (or `make bench ARGS=--quick`); `--only NAME` run
 """
 
 
+_AGAIN = "Measured again by itself, after the run that the other cases are from."
+
+
 @dataclass(frozen=True)
 class Quiet:
     """How busy the machine was: its load average, and one small durable write."""
@@ -52,6 +55,25 @@ def machine(plan: Plan) -> dict[str, Any]:
         "size": "quick" if plan.is_quick else "full",
         **found,
     }
+
+
+def merged(docs: Path, plan: Plan, cases: list[Case]) -> list[Case]:
+    """Return the cases of the last run of this size, with those that were measured again now.
+
+    A case stands alone: all its contenders were measured side by side.
+    """
+    file = docs / "benchmarks.json"
+    old = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if old.get("machine", {}).get("size") != machine(plan)["size"]:
+        return cases
+    new = {case.name: replace(case, how=f"{case.how} {_AGAIN}") for case in cases}
+    kept = [new.pop(told["name"], None) or _read(told) for told in old["cases"]]
+    return [*kept, *new.values()]
+
+
+def _read(told: dict[str, Any]) -> Case:
+    rows, bars = [Row(**row) for row in told["rows"]], [Bar(**bar) for bar in told["bars"]]
+    return Case(told["name"], told["title"], told["unit"], rows, bars, told["how"])
 
 
 def write(docs: Path, plan: Plan, cases: list[Case], before: Quiet, after: Quiet) -> None:

@@ -46,7 +46,8 @@ def main() -> int:
         for name, case in chosen.items():
             plan.say(f"== {name}")
             cases.append(case(plan))
-    report.write(given.docs, plan, cases, before, _quiet(home))
+    told = report.merged(given.docs, plan, cases) if given.only else cases
+    report.write(given.docs, plan, told, before, _quiet(home))
     return _tell(cases)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -328,5 +329,22 @@ def test_a_checkpoint_that_fails_does_not_hold_up_a_pass(catalog_uri, tmp_path, 
             patch.setattr(type(checkpointer), "_write", _raise(CheckpointError("no room")))
             assert catalog.mirror.run_once().mirrored == 2
         assert not (place(table) / LAST_CHECKPOINT).exists()
+        catalog.mirror.run_once()
+        assert hint_of(table)["version"] == 1
+
+
+def test_a_disk_without_room_fails_the_checkpoint_and_not_the_worker(
+    catalog_uri, tmp_path, monkeypatch
+):
+    settings = Settings(mirror=MirrorSettings(mode="worker", checkpoint_interval=1))
+    events = []
+    with deltasql.connect(catalog_uri, settings=settings, sink=events.append) as catalog:
+        table = a_table(catalog, tmp_path)
+        table.append(rows(1))
+        with monkeypatch.context() as patch:
+            patch.setattr(tempfile, "tempdir", str(tmp_path / "is not there"))
+            assert catalog.mirror.run_once().mirrored == 2
+        failed = {e.error_code for e in events if isinstance(e, CheckpointFailed)}
+        assert failed == {"FileNotFoundError"}
         catalog.mirror.run_once()
         assert hint_of(table)["version"] == 1

@@ -121,6 +121,17 @@ def test_a_conflict_is_settled_by_replacing_and_commits_go_on(catalog, table):
     assert kinds(catalog) == []
 
 
+def test_what_stands_on_a_contested_commit_is_not_adopted(catalog, table):
+    foreign = b'{"commitInfo":{"timestamp":1}}\n'
+    for version in (13, 14):
+        (log_of(table) / commit_key(version)).write_bytes(foreign)
+    table.commit([an_add("ours")])
+    done = catalog.mirror.repair("orders", adopt=True)
+    assert [one.done for one in done] == [False, False]
+    assert table.version == 13
+    assert table.state == "conflict"
+
+
 def test_strangers_are_listed(catalog, table):
     (log_of(table) / "_delta_log" / "notes.txt").write_text("hello")
     (log_of(table) / checkpoint_path(11)).write_bytes(b"PAR1")

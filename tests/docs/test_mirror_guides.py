@@ -10,6 +10,7 @@ from dataclasses import fields as fields_of
 from datetime import timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -22,6 +23,7 @@ from deltasql.mirror.alerting import conflict_alert, lag_alert, stuck_alert
 from deltasql.parity.log import Difference
 from deltasql.settings import Settings
 from deltasql.sinks import prometheus_sink
+from deltasql.uri import PostgresUri, parse_uri
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs/guides"
@@ -63,18 +65,24 @@ def test_the_programs_of_a_guide_print_what_they_say(page, tmp_path):
 
 
 @pytest.fixture
-def database(tmp_path):
-    """A catalog with a version that failed, opened when nobody else has it open."""
-    file = tmp_path / "metadata.db"
-    with deltasql.connect(f"deltasql://sqlite/{file}", settings=NO_MIRROR) as catalog:
+def database(catalog_uri, tmp_path):
+    """A catalog with a version that failed, as another program sees its database."""
+    with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
         table = a_table(catalog, tmp_path)
         table.append(rows(1))
         tracker = catalog._session.engine.tracker
         for _ in range(5):
             tracker.mark_failed(table.table_id, 0, "DS403: refused", now=1, final=True)
-    connection = sqlite3.connect(file)
-    yield connection
-    connection.close()
+    # only now: two SQLite libraries must not have one file open at the same time
+    opened = _open(parse_uri(catalog_uri))
+    yield opened
+    opened.close()
+
+
+def _open(uri):
+    if not isinstance(uri, PostgresUri):
+        return sqlite3.connect(uri.path)
+    return psycopg.connect(uri.conninfo(), options=f"-c search_path={uri.schema}")
 
 
 @pytest.mark.req("R50")
@@ -88,12 +96,12 @@ def test_the_sql_of_troubleshooting_finds_the_stuck_version_and_resets_it(databa
             assert found.fetchone() == (0,)
         else:
             shown.append(database.execute(statement).fetchall())
-    lagging, why, stuck, conflicts, checkpoints = shown
+    lagging, why, stuck, conflicts, properties, checkpoints = shown
     assert [row[:3] for row in lagging] == [("", "orders", 2)]
     assert [row[:5] for row in why] == [("orders", 0, "FAILED", 5, "DS403: refused")]
     assert [row[:4] for row in stuck] == [("orders", 0, 5, "DS403: refused")]
-    assert conflicts == []
-    assert checkpoints == [("orders", None, -1)]
+    assert conflicts == properties == []
+    assert checkpoints == [("", "orders", None, -1)]
 
 
 def test_the_sql_of_monitoring_names_tables_in_conflict(database):

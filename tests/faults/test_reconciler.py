@@ -16,7 +16,8 @@ import pytest
 import deltasql
 from builders import a_table, an_add, rows
 from deltasql.alerts import Alert, AlertDesk, command_alerts, webhook_alerts
-from deltasql.events import LagMeasured, ReconcilerSwept
+from deltasql.errors import ConfigError
+from deltasql.events import LagMeasured, ReconcilerSwept, ReconcilerTroubled
 from deltasql.mirror.breaker import Breakers
 from deltasql.mirror.reconciler import MirrorReconciler, ReconciliationConfig
 from deltasql.protocol.files import commit_key
@@ -214,6 +215,35 @@ def test_a_paused_table_rests_and_goes_on_without_loss(catalog, reconciler, tmp_
     reconciler.run_once()
     assert behind(catalog) == 0
     check_invariants(catalog, "orders")
+
+
+def test_one_property_that_makes_no_sense_stops_no_table(catalog, reconciler, tmp_path, events):
+    """It is refused where it is set; an old one, or one set by hand, is told and passed over."""
+    bad, good = a_table(catalog, tmp_path, "bad"), a_table(catalog, tmp_path, "good")
+    with pytest.raises(ConfigError, match=r"mirror\.mode"):
+        bad.alter(properties={"deltasql.mirror.mode": "bogus"})
+    with pytest.raises(ConfigError):
+        a_table(catalog, tmp_path, "worse", properties={"mirror.mode": "bogus"})
+    text = '{"deltasql.mirror.mode":"bogus"}'
+    _sql(catalog, f"update dl_tables set properties = '{text}' where name = 'bad'")
+    assert reconciler.run_once().mirrored == 2
+    troubles = [event.table for event in events if isinstance(event, ReconcilerTroubled)]
+    assert set(troubles) == {"bad"}
+    assert good.version == 0
+
+
+def test_a_worker_of_an_epoch_that_is_over_claims_no_log(catalog_uri, tmp_path):
+    with deltasql.connect(catalog_uri, settings=WORKER) as old:
+        with deltasql.connect(catalog_uri) as new:
+            new.new_epoch()
+        with deltasql.connect(catalog_uri, settings=WORKER) as new:
+            table = a_table(new, tmp_path)
+            old.mirror.run_once()
+            place = Path(table.location.removeprefix("file://"))
+            assert not (place / commit_key(0)).exists()
+            new.mirror.run_once()
+            assert table.state == "active"
+            check_invariants(new, "orders")
 
 
 @pytest.mark.req("R14")

@@ -217,6 +217,10 @@ class SqlCatalog:
         """Return what takes commits of others into this catalog."""
         return Adopter(self.database, self.committer.cache, IdBlocks(self.database, "file_id"))
 
+    def current_epoch(self) -> int:
+        """Return the epoch that the catalog has now, which may be newer than this process."""
+        return int(self.database.rows("catalog_row")[0][1])
+
     def new_epoch(self) -> int:
         """Begin a new epoch: whoever has the catalog open, here or in a clone, is fenced off."""
         with self.database.write() as work:

@@ -86,6 +86,7 @@ class Catalog:
             TableExistsError: the name or the location is taken.
             UnsafeStoreError: the store ignores the conditions that protect commits.
         """
+        self._session.check_settings(properties or {})
         place = canonical_location(location)
         spec = TableSpec(name, place, schema, partition_by, dict(properties or {}), description)
         try:

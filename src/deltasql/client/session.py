@@ -162,6 +162,15 @@ class Session:
         """Return how a table is mirrored."""
         return "off" if is_paused(row.properties) else self.settings_of(row).mirror.mode
 
+    def check_settings(self, properties: Mapping[str, str]) -> None:
+        """Refuse table properties that are settings of ours and make no sense.
+
+        Raises:
+            ConfigError: names the property and what it may be.
+        """
+        ours = ("deltasql.mirror.", "mirror.")
+        self.settings.for_table({k: v for k, v in properties.items() if k.startswith(ours)})
+
     def settings_of(self, row: TableRow) -> Settings:
         """Return the settings with the table's own properties considered."""
         return self.settings.for_table(row.properties) if row.properties else self.settings

@@ -196,6 +196,7 @@ class Table:
         **options: Any,
     ) -> int:
         """Add columns, set or unset properties, or describe the table."""
+        self._session.check_settings(properties or {})
 
         def plan(snapshot: Snapshot) -> plans.Planned:
             return plans.plan_alter(

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from deltasql.catalog.rows import TableRow
-from deltasql.errors import DeltaSqlError
 from deltasql.events import CheckpointFailed, Sink, discard
 from deltasql.mirror.backoff import Backoff
 from deltasql.mirror.checkpoints import Checkpointer
@@ -135,14 +134,14 @@ class BackgroundCheckpoints:
                 # whoever wrote the newest checkpoint may have died before it moved the hint
                 self.checkpointer.settle_hint(row)
             self._hinted.add(table_id)
-        except DeltaSqlError as error:
+        except Exception as error:  # noqa: BLE001 (a full disk must not end the thread)
             self.sink(
                 CheckpointFailed(
                     table_id=table_id,
                     table=name,
                     version=version,
                     key=checkpoint_path(version),
-                    error_code=error.code,
+                    error_code=getattr(error, "code", type(error).__name__),
                 )
             )
             return False

@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.rows import TableRow
-from deltasql.errors import ObjectNotFoundError, OwnershipError, StorageUnavailableError
+from deltasql.errors import (
+    CatalogError,
+    ObjectNotFoundError,
+    OwnershipError,
+    StorageUnavailableError,
+)
 from deltasql.log.owner import OWNER_KEY, Owner, check_owner, claim
 from deltasql.protocol.files import LOG_FOLDER, commit_key
 from deltasql.storage.port import ObjectStore
@@ -58,6 +63,7 @@ class Ownership:
                 return
         identity = self.catalog.identity
         owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
+        self._require_epoch()
         if not check_owner(store, owner):
             self._check_unmarked(row, store)
             claim(store, owner)
@@ -65,6 +71,16 @@ class Ownership:
         store.sweep_leftovers(LOG_FOLDER, _LEFTOVER_AGE_S, self.clock() / 1000)
         with self._lock:
             self._owned.add(row.table_id)
+
+    def _require_epoch(self) -> None:
+        """A process from before a recovery must not claim a log for the epoch that is over."""
+        epoch = self.catalog.current_epoch()
+        if epoch != self.catalog.identity.epoch:
+            raise CatalogError(
+                f"The catalog was recovered under epoch {epoch}; this process has "
+                f"{self.catalog.identity.epoch}.",
+                hint="Restart it, or open the catalog again.",
+            )
 
     def _check_unmarked(self, row: TableRow, store: ObjectStore) -> None:
         """Accept a log without a marker only if what we mirrored is still what is there."""

@@ -19,7 +19,7 @@ import msgspec
 from deltasql.alerts import AlertDesk
 from deltasql.catalog.mirror_status import Behind, MirrorStatusTracker
 from deltasql.catalog.pause import is_paused
-from deltasql.errors import DeltaSqlError
+from deltasql.errors import ConfigError, DeltaSqlError
 from deltasql.events import (
     LagMeasured,
     ReconcilerSwept,
@@ -194,7 +194,12 @@ class MirrorReconciler:
         properties = msgspec.json.decode(behind.properties)
         if is_paused(properties):
             return True
-        return self.settings.for_table(properties).mirror.mode == "off"
+        try:
+            return self.settings.for_table(properties).mirror.mode == "off"
+        except ConfigError as error:
+            # a property that nobody can read must not stop this table, let alone the others
+            self._say_trouble(error, behind)
+            return self.settings.mirror.mode == "off"
 
     def _drain(
         self, behind: Behind, stop: threading.Event, seconds: float | None
@@ -282,6 +287,13 @@ class MirrorReconciler:
             LagMeasured(table_id=table_id, table=name, version=0, lag_seconds=0.0, lag_versions=0)
         )
 
-    def _say_trouble(self, error: DeltaSqlError) -> None:
-        """SQL itself does not answer: nothing can be done but to go on trying."""
-        self.sink(ReconcilerTroubled(table_id="", table="", version=0, error_code=error.code))
+    def _say_trouble(self, error: DeltaSqlError, behind: Behind | None = None) -> None:
+        """SQL itself does not answer, or a table makes no sense: tell it and go on."""
+        self.sink(
+            ReconcilerTroubled(
+                table_id=behind.table_id if behind else "",
+                table=behind.name if behind else "",
+                version=behind.mirrored_through + 1 if behind else 0,
+                error_code=error.code,
+            )
+        )

@@ -62,7 +62,11 @@ class MirrorRepair:
         Foreign commits above SQL's newest version are taken into SQL with `adopt`.
         """
         store = self.engine.open_store(row)
-        findings = [f for f in self.verify(row) if version is None or f.version == version]
+        every = self.verify(row)
+        findings = [f for f in every if version is None or f.version == version]
+        contested = {Difference.CHANGED_COMMIT, Difference.FOREIGN_COMMIT}
+        if any(finding.difference in contested for finding in every):
+            adopt = False  # what stands on another commit than ours is none of SQL's next versions
         if dry_run:
             return [
                 Repaired(f, self._can_do(f, replace=replace, adopt=adopt), f.action)
@@ -74,7 +78,8 @@ class MirrorRepair:
         ]
         self.tracker.reset(row.table_id, now=self.engine.clock())
         decided = replace or adopt
-        if decided and row.state is TableState.CONFLICT and all(one.done for one in done):
+        settled = all(one.done or one.finding.difference is Difference.FOREIGN_FILE for one in done)
+        if decided and row.state is TableState.CONFLICT and settled:
             self.engine.catalog.set_state(
                 row.table_id, TableState.ACTIVE, expected=[TableState.CONFLICT]
             )
