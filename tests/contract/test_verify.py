@@ -139,6 +139,18 @@ def test_strangers_are_listed(catalog, table):
     assert [one.done for one in catalog.mirror.repair("orders")] == [False] * 2
 
 
+def test_a_right_checkpoint_that_nobody_recorded_is_no_stranger(catalog, table):
+    """Its worker died between the put and the record."""
+    catalog.mirror.checkpoint("orders", 11)
+    database = catalog._session.book.database
+    with database.write() as work:
+        text = "delete from dl_log_files where version = 11"
+        work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
+    assert kinds(catalog) == [Difference.WRONG_HINT]  # it names one that SQL does not know of
+    catalog.mirror.repair("orders")
+    assert kinds(catalog) == []
+
+
 def test_a_hint_at_a_checkpoint_that_is_not_there_is_wrong(catalog, table):
     hint = log_of(table) / LAST_CHECKPOINT
     good = hint.read_bytes()

@@ -50,6 +50,8 @@ COMMIT_POINTS = [
     "after-mirror-status",
 ]
 
+# Those between BEGIN and COMMIT, which a fast append does not pass.
+SLOW_POINTS = COMMIT_POINTS[: COMMIT_POINTS.index("after-commit") + 1]
 # Points of the worker's batches and checkpoints: see test_killed_at_a_point_of_the_worker.
 WORKER_POINTS = [
     "before-batch-status",
@@ -216,4 +218,6 @@ def test_killed_at_every_point_of_an_append(catalog_uri, tmp_path, point):
 @pytest.mark.parametrize("passage", [1, 5, 6])
 @pytest.mark.parametrize("point", COMMIT_POINTS)
 def test_killed_at_a_point_of_any_commit(catalog_uri, tmp_path, point, passage):
+    if "sqlite" not in catalog_uri and passage == 6 and point in SLOW_POINTS:
+        passage = 4  # the appends pass FAST_POINTS there: five commits pass these
     _crash(catalog_uri, tmp_path, point, passage)

@@ -9,10 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from deltasql.catalog.catalog import SqlCatalog
+from deltasql.catalog.checkpoint_source import CheckpointSource
 from deltasql.catalog.log_files import LogFiles, RecordedFile
 from deltasql.catalog.rows import TableRow
-from deltasql.errors import ObjectNotFoundError
+from deltasql.errors import CheckpointError, ObjectNotFoundError
+from deltasql.log.checkpoint import CheckpointWriter
 from deltasql.log.owner import OWNER_KEY
+from deltasql.parity.checkpoints import require_equal
 from deltasql.protocol.files import LAST_CHECKPOINT, LOG_FOLDER, LogFile, LogFileKind, commit_key
 from deltasql.protocol.last_checkpoint import LastCheckpoint, decode_hint
 from deltasql.storage.port import ObjectStore
@@ -77,7 +80,7 @@ def compare_log(
     found = list(_commits(catalog, row, store))
     found += _beyond(catalog, row, store, listed)
     found += [f for file in recorded.values() if (f := _side_file(file, store)) is not None]
-    found += _strangers(row, listed, recorded)
+    found += _strangers(catalog, row, store, listed, recorded)
     hint = _hint(store, recorded)
     return found if hint is None else [*found, hint]
 
@@ -136,7 +139,11 @@ def _side_file(file: RecordedFile, store: ObjectStore) -> Finding | None:
 
 
 def _strangers(
-    row: TableRow, listed: dict[str, int], recorded: dict[str, RecordedFile]
+    catalog: SqlCatalog,
+    row: TableRow,
+    store: ObjectStore,
+    listed: dict[str, int],
+    recorded: dict[str, RecordedFile],
 ) -> Iterator[Finding]:
     ours = {OWNER_KEY, LAST_CHECKPOINT, *recorded}
     for key in sorted(listed):
@@ -146,8 +153,27 @@ def _strangers(
             continue
         if key.startswith(f"{LOG_FOLDER}_deltasql_"):
             continue
+        if file is not None and _is_right_checkpoint(catalog, row, store, file):
+            continue
         version = file.version if file is not None else None
         yield Finding(Difference.FOREIGN_FILE, key, version, "is not in SQL's list of the log")
+
+
+def _is_right_checkpoint(
+    catalog: SqlCatalog, row: TableRow, store: ObjectStore, file: LogFile
+) -> bool:
+    """A worker that died between its put and its record leaves a checkpoint that is right."""
+    if file.kind is not LogFileKind.CHECKPOINT:
+        return False
+    if not row.log_floor <= file.version <= row.mirrored_through:
+        return False
+    source = CheckpointSource(catalog.snapshot(row.table_id, version=file.version))
+    try:
+        with CheckpointWriter(store).fetch(file.version) as (found, path):
+            require_equal(found, path, source)
+    except CheckpointError:
+        return False
+    return True
 
 
 def _hint(store: ObjectStore, recorded: dict[str, RecordedFile]) -> Finding | None:
