@@ -12,7 +12,13 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # pages whose blocks make one program that needs nothing but a folder
-PROGRAMS = ["docs/start/first-table.md", "docs/guides/many-tables.md", "docs/reference/python.md"]
+PROGRAMS = [
+    "docs/start/first-table.md",
+    "docs/guides/many-tables.md",
+    "docs/guides/mirror.md",
+    "docs/guides/monitoring.md",
+    "docs/reference/python.md",
+]
 
 
 def name(page):

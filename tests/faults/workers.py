@@ -1,5 +1,6 @@
 """Programs that tests run in processes of their own, and kill."""
 
+import itertools
 import json
 import sys
 import threading
@@ -26,15 +27,17 @@ def append_many(uri: str, table: str, worker: str, count: str, mirror: str) -> N
 
 def append_telling(uri: str, table: str, worker: str) -> None:
     """Append until killed, telling each acknowledged commit at once."""
-    with deltasql.connect(uri) as catalog:
+    _append_until_killed(uri, table, worker, None)
+
+
+def _append_until_killed(uri: str, table: str, worker: str, settings: Settings | None) -> None:
+    with deltasql.connect(uri, settings=settings) as catalog:
         orders = catalog.table(table)
         print("ready", flush=True)
-        number = 0
-        while True:
+        for number in itertools.count():
             token = f"{worker}-{number}"
             version = orders.commit([an_add(f"{token}.parquet")], commit_id=token)
             print(json.dumps([token, version]), flush=True)
-            number += 1
 
 
 def mixed(uri: str, table: str, worker: str, count: str, mirror: str) -> None:
@@ -114,15 +117,7 @@ def serve(uri: str) -> None:
 
 def append_unmirrored(uri: str, table: str, worker: str) -> None:
     """Append until killed, leaving the log to the workers; tells each acknowledged commit."""
-    with deltasql.connect(uri, settings=WORKED) as catalog:
-        orders = catalog.table(table)
-        print("ready", flush=True)
-        number = 0
-        while True:
-            token = f"{worker}-{number}"
-            version = orders.commit([an_add(f"{token}.parquet")], commit_id=token)
-            print(json.dumps([token, version]), flush=True)
-            number += 1
+    _append_until_killed(uri, table, worker, WORKED)
 
 
 def mirror_work(uri: str, place: str) -> None:
