@@ -10,6 +10,7 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR, a_table, an_add, ids, paths, rows
+from deltasql.catalog.dialects import parts
 from deltasql.errors import CommitConflictError, TableStateError
 from deltasql.uri import parse_uri
 
@@ -157,8 +158,16 @@ def test_a_blind_append_after_the_end_of_a_table_is_refused(catalog, tmp_path, e
         table.commit([an_add("later")])
 
 
-def test_a_snapshot_read_while_commits_go_on_is_one_version(catalog, catalog_uri, tmp_path):
-    """Cure: every statement of a snapshot is filtered by its version."""
+@pytest.mark.parametrize("cores", [1, 3])
+def test_a_snapshot_read_while_commits_go_on_is_one_version(
+    catalog, catalog_uri, tmp_path, monkeypatch, cores
+):
+    """Cure: every statement of a snapshot is filtered by its version.
+
+    With several cores SQLite's rows are read in parts, each in a state of its own.
+    """
+    monkeypatch.setattr(parts, "_FEWEST_NUMBERS", 1)
+    monkeypatch.setattr(parts, "usable_cores", lambda: cores)
     table = a_table(catalog, tmp_path)
     table.commit([an_add("pair-0-left"), an_add("pair-0-right")])
     stop = threading.Event()

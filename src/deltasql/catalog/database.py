@@ -27,6 +27,21 @@ class Dialect:
     has_server_clock: bool
 
 
+@dataclass(frozen=True, slots=True)
+class PartedQuery:
+    """A query over numbered rows that a database may read in parts, side by side.
+
+    `part` is `whole` limited to the numbers from :low_id up to, not with, :high_id. `state` names
+    a query of one row: about the first number, about the last one, and what is the same in all
+    states of the database in which this query has the same rows.
+    """
+
+    whole: str
+    part: str
+    state: str
+    params: dict[str, Any]
+
+
 class UniqueViolationError(CatalogError):
     """A row with this key is there already."""
 
@@ -86,6 +101,9 @@ class Database(Protocol):
 
     def arrow(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Run a query text and return its rows as Arrow with this schema."""
+
+    def arrow_parted(self, query: PartedQuery, schema: pa.Schema) -> pa.Table:
+        """Run a query that may select very many rows, in the way that is fastest for many."""
 
     def arrow_few(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Run a query text that selects few rows, in the way that is fastest for few."""

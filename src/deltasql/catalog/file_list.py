@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from deltasql.catalog.database import Database, Work
+from deltasql.catalog.database import Database, PartedQuery, Work
 from deltasql.catalog.stats_index import StatsColumn, load_columns, number_range
 from deltasql.errors import BadArgumentError
 from deltasql.protocol.predicate import (
@@ -88,8 +88,7 @@ def list_files(database: Database, query: FileQuery) -> pa.Table:
 def _fetch(database: Database, query: FileQuery) -> pa.Table:
     columns = _stored(query)
     if query.predicate is None:
-        text, params = _statement(database, query, _Pruning(), columns)
-        return database.arrow(text, params, _schema(columns))
+        return database.arrow_parted(_parted(database, query, columns), _schema(columns))
     wide = tuple(dict.fromkeys((*columns, "partition_values", "stats")))
     with database.read() as work:
         pruning = _plan(work, query, query.predicate)
@@ -101,6 +100,12 @@ def _fetch(database: Database, query: FileQuery) -> pa.Table:
     if pruning.partitions is None or not _named(query.predicate) <= query.partition_columns:
         found = _prune(found, query.predicate)
     return found.select(list(columns))
+
+
+def _parted(database: Database, query: FileQuery, columns: Sequence[str]) -> PartedQuery:
+    whole, params = _statement(database, query, _Pruning(), columns)
+    part, _ = _statement(database, query, _Pruning(), columns, within="file_id_part")
+    return PartedQuery(whole, part, "files_state", params)
 
 
 def _stored(query: FileQuery) -> tuple[str, ...]:
@@ -166,13 +171,20 @@ def _named(predicate: Predicate) -> set[str]:
 
 
 def _statement(
-    database: Database, query: FileQuery, pruning: _Pruning, columns: Sequence[str]
+    database: Database,
+    query: FileQuery,
+    pruning: _Pruning,
+    columns: Sequence[str],
+    *,
+    within: str | None = None,
 ) -> tuple[str, dict[str, Any]]:
     params: dict[str, Any] = {"table_id": query.table_id, "version": query.version}
     filters = [_range_filter(database, query, each, params) for each in pruning.ranges]
     if pruning.partitions is not None:
         filters.append(database.queries.text("prune_partitions", partitions="partitions"))
         params["partitions"] = list(pruning.partitions)
+    if within is not None:
+        filters.append(database.queries.text(within))
     condition = " ".join(filters)
     text = database.queries.text(
         "files_at",

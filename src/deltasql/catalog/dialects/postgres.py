@@ -19,7 +19,7 @@ import pyarrow as pa
 from psycopg import sql
 from psycopg.types.string import TextLoader
 
-from deltasql.catalog.database import Dialect, UniqueViolationError, Work
+from deltasql.catalog.database import Dialect, PartedQuery, UniqueViolationError, Work
 from deltasql.catalog.dialects.adbc import AdbcConnection, Error, OperationalError
 from deltasql.catalog.dialects.pool import Pool
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
@@ -111,6 +111,10 @@ class PostgresDatabase:
     def arrow(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Return the rows of a query as one Arrow table."""
         return pa.Table.from_batches(self.arrow_batches(text, params, schema), schema)
+
+    def arrow_parted(self, query: PartedQuery, schema: pa.Schema) -> pa.Table:
+        """Return the rows of a query as one Arrow table, read as a whole."""
+        return self.arrow(query.whole, query.params, schema)
 
     def arrow_batches(
         self, text: str, params: dict[str, Any], schema: pa.Schema

@@ -13,7 +13,8 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ import adbc_driver_sqlite
 import msgspec
 import pyarrow as pa
 
-from deltasql.catalog.database import Dialect, UniqueViolationError, Work
+from deltasql.catalog.database import Dialect, PartedQuery, UniqueViolationError, Work
 from deltasql.catalog.dialects.adbc import ROW_JSON, AdbcConnection, Error, IntegrityError
 from deltasql.catalog.dialects.local_disk import refuse_network_file_system
+from deltasql.catalog.dialects.parts import number_ranges, read_side_by_side
 from deltasql.catalog.dialects.pool import Pool
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
 from deltasql.errors import (
@@ -103,6 +105,11 @@ class SqliteDatabase:
     @contextmanager
     def read(self) -> Iterator[Work]:
         """Open a read of one state; it never stops a writer."""
+        with self._reading() as work:
+            yield work
+
+    @contextmanager
+    def _reading(self) -> Iterator[_SqliteWork]:
         with self._pool.connection() as connection:
             connection.execute("begin")
             try:
@@ -114,6 +121,35 @@ class SqliteDatabase:
         """Return the rows of a query as one Arrow table."""
         return pa.Table.from_batches(self.arrow_batches(text, params, schema), schema)
 
+    def arrow_parted(self, query: PartedQuery, schema: pa.Schema) -> pa.Table:
+        """Return the rows of a query as one Arrow table; very many are read by several threads.
+
+        Each connection sees a state of its own; where their rows may differ, the first one's are
+        read as a whole.
+        """
+        with ExitStack() as stack:
+            work = stack.enter_context(self._reading())
+            first, last, *state = work.rows(query.state, **query.params)[0]
+            ranges = number_ranges(first, last)
+            works = [work, *(stack.enter_context(self._reading()) for _ in ranges[1:])]
+            states = [list(other.rows(query.state, **query.params)[0][2:]) for other in works[1:]]
+            if any(other != state for other in states):
+                ranges = []
+            if len(ranges) <= 1:
+                batches = self._batches(work.connection, query.whole, query.params, schema)
+                return pa.Table.from_batches(batches, schema)
+            readers = [
+                partial(
+                    self._batches,
+                    each.connection,
+                    query.part,
+                    {**query.params, "low_id": low, "high_id": high},
+                    schema,
+                )
+                for each, (low, high) in zip(works, ranges, strict=True)
+            ]
+            return pa.Table.from_batches(read_side_by_side(readers), schema)
+
     def arrow_few(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Return the rows of a query that selects few."""
         return self.arrow(text, params, schema)
@@ -121,21 +157,24 @@ class SqliteDatabase:
     def arrow_batches(
         self, text: str, params: dict[str, Any], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a query in batches.
+        """Yield the rows of a query in batches."""
+        with self._pool.connection() as connection:
+            yield from self._batches(connection, text, params, schema)
 
-        The driver types a column by its first batch, so a typed row goes first and is cut off.
-        """
+    def _batches(
+        self, connection: _Connection, text: str, params: dict[str, Any], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """The driver types a column by its first batch: a typed row goes first and is cut off."""
         typed = ", ".join(f"{_typed(field.type)} as {field.name}" for field in schema)
         query = self.queries.compile(f"select {typed} union all select * from ({text})")
-        with self._pool.connection() as connection:
-            first = True
-            for batch in connection.batches(query.text, _json(params) if query.names else None):
-                rows = batch.slice(1) if first else batch
-                first = False
-                yield pa.RecordBatch.from_arrays(
-                    [_cast(rows.column(i), field.type) for i, field in enumerate(schema)],
-                    schema=schema,
-                )
+        first = True
+        for batch in connection.batches(query.text, _json(params) if query.names else None):
+            rows = batch.slice(1) if first else batch
+            first = False
+            yield pa.RecordBatch.from_arrays(
+                [_cast(rows.column(i), field.type) for i, field in enumerate(schema)],
+                schema=schema,
+            )
 
     def create_namespace(self) -> None:
         """Do nothing: the file is the place."""

@@ -254,6 +254,9 @@ where s.stats_key = {stats_key} and (s.high is null or s.high >= :{low}::text co
 -- name: prune_partitions
 and f.partition_values = any(:{partitions}::text[])
 
+-- name: file_id_part
+and f.file_id >= :low_id::bigint and f.file_id < :high_id::bigint
+
 -- name: apply_schema_version
 insert into dl_schema_version (version, name, applied_at) values (:version, :name, :now)
 

@@ -93,6 +93,25 @@ where s.stats_key = {stats_key} and (s.high is null or s.high >= :{low})
 -- name: prune_partitions
 and f.partition_values in (select p.value from json_each(:{partitions}) p)
 
+-- name: file_id_part
+and f.file_id >= :low_id and f.file_id < :high_id
+
+-- name: files_state
+-- The first and the last number by age: near enough to share the rows out evenly. Commits leave
+-- the rows of a version as they are; a new epoch or a shorter history may not.
+select
+    (
+        select f.file_id from dl_files f
+        where f.table_id = :table_id order by f.added_version, f.file_id limit 1
+    ),
+    (
+        select f.file_id from dl_files f
+        where f.table_id = :table_id order by f.added_version desc, f.file_id desc limit 1
+    ),
+    t.first_version, c.epoch
+from dl_tables t cross join dl_catalog c
+where t.table_id = :table_id
+
 -- name: apply_schema_version
 insert into dl_schema_version (version, name, applied_at) values (:version, :name, :now)
 
