@@ -10,6 +10,7 @@ import asyncio
 import re
 import threading
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _HOP = re.compile(rb"\r\n(?:connection|expect): [^\r]*", re.IGNORECASE)
@@ -41,12 +42,16 @@ class Rule:
 
 
 class FaultProxy:
-    """Listens on `port` for the server at `upstream_port`; `seen` lists (method, path, action)."""
+    """Listens on `port` for the server at `upstream_port`; `seen` lists (method, path, action).
+
+    `headers` has those of every request, by method and path, with the names in lower case.
+    """
 
     def __init__(self, upstream_port: int) -> None:
         self._upstream = upstream_port
         self.rules: list[Rule] = []
         self.seen: list[tuple[str, str, str]] = []
+        self.headers: list[tuple[str, str, dict[str, str]]] = []
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -102,9 +107,11 @@ class FaultProxy:
         """Serve one request; False ends the connection."""
         head, body = await _message(reader, has_body=True)
         method, path = (word.decode() for word in head.split(b" ", 2)[:2])
-        rule = next((rule for rule in self.rules if rule.takes(method, path)), None)
+        asked = unquote(path)  # Google's client encodes all that is no letter or digit
+        rule = next((rule for rule in self.rules if rule.takes(method, asked)), None)
         action, _, amount = (rule.action if rule else "pass").partition(":")
         self.seen.append((method, path, action))
+        self.headers.append((method, path, _headers(head)))
         if action == "drop_request":
             return False
         if action.isdigit():
@@ -133,6 +140,11 @@ class FaultProxy:
         if _LENGTH.search(answer) is None and b"chunked" not in answer.lower():
             answer = answer[:-2] + b"Content-Length: %d\r\n\r\n" % len(content)
         return answer + content
+
+
+def _headers(head: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:] if line)
+    return {name.lower(): value.strip() for name, _, value in lines}
 
 
 async def _message(reader: asyncio.StreamReader, *, has_body: bool) -> tuple[bytes, bytes]:

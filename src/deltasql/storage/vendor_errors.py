@@ -60,6 +60,11 @@ _ASKED_FOR_CREDENTIALS = re.compile(
 _BAD_IDENTITY = re.compile(
     r"<Code>(ExpiredToken|InvalidToken|TokenRefreshRequired|InvalidAccessKeyId|\w*UserNotFound)<"
 )
+# S3 and Azure delete many keys by one request, which is answered with 200 and a word for each key
+_NO_RIGHT = re.compile(
+    r"<Code>(AccessDenied|AuthorizationPermissionMismatch)<|^ +code: \"(?:AccessDenied|403)\",$",
+    re.MULTILINE,
+)
 _NO_BUCKET = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound)<")
 _PLAIN: Mapping[type[DeltaSqlError], str] = {
     ObjectNotFoundError: "there is no such object",
@@ -67,6 +72,7 @@ _PLAIN: Mapping[type[DeltaSqlError], str] = {
     UnsafePathError: "the key has characters that the store does not take",
     UnsafeStoreError: "conditional writes are switched off",
 }
+_POLICIES = "deploy/policies holds what readers, writers, workers and operators need."
 _CHANGES = frozenset({"create", "write"})
 _REFUSED = frozenset({401, 403})
 _MISSING = 404
@@ -94,7 +100,11 @@ def translate(error: BaseException, doing: str, key: str, uri: str) -> DeltaSqlE
         return ConfigError(f"The storage options for {uri} do not fit: {_why_closed(error)}.")
     kind = _in_context(kind, error, doing, status)
     reason = _reason(kind, text, status)
-    return kind(f"Could not {doing} {where} in {uri}: {reason}.", key=key, status=status)
+    advice = None
+    if kind is AccessDeniedError and _NO_RIGHT.search(text):
+        advice = f"The credentials lack the right to {doing} objects there; {_POLICIES}"
+    message = f"Could not {doing} {where} in {uri}: {reason}."
+    return kind(message, hint=advice, key=key, status=status)
 
 
 def clean_cause(error: BaseException, secrets: Iterable[str]) -> BaseException:
@@ -116,7 +126,7 @@ def _kind(error: BaseException, text: str, status: int | None) -> type[DeltaSqlE
         return AccessDeniedError
     if _NO_BUCKET.search(text):
         return StorageError
-    if kind is StorageUnavailableError and status in _REFUSED:
+    if kind is StorageUnavailableError and (status in _REFUSED or _NO_RIGHT.search(text)):
         return AccessDeniedError
     return kind
 

@@ -129,3 +129,15 @@ def test_a_cause_with_a_secret_is_replaced_by_a_clean_copy() -> None:
         vendor.GenericError("the key canary-key and canary"), {"canary", "canary-key"}
     )
     assert str(clean) == "GenericError: the key *** and ***"
+
+
+@pytest.mark.parametrize("code", ["AccessDenied", "403"])
+def test_a_refused_delete_is_told_by_its_own_word(code) -> None:
+    """S3 and Azure answer a delete of many keys with 200, and a word for each key."""
+    text = f'Generic error: failed\n\nDebug source:\n    source: X {{\n        code: "{code}",\n'
+    ours = translate(vendor.GenericError(text), "delete", "k", "s3://bucket/t")
+    assert isinstance(ours, AccessDeniedError)
+    assert "lack the right to delete objects" in ours.advice
+    key = f'a code: "{code}", b'
+    busy = translate(vendor.GenericError(f'code: "SlowDown" {key}'), "delete", "k", "s3://bucket/t")
+    assert isinstance(busy, StorageUnavailableError)

@@ -19,15 +19,17 @@ import pyarrow as pa
 from psycopg import sql
 from psycopg.types.string import TextLoader
 
-from deltasql.catalog.database import Dialect, PartedQuery, UniqueViolationError, Work
-from deltasql.catalog.dialects.adbc import AdbcConnection, Error, OperationalError
+from deltasql.catalog.database import Dialect, PartedQuery, Work
+from deltasql.catalog.dialects.adbc import AdbcConnection
 from deltasql.catalog.dialects.pool import Pool
+from deltasql.catalog.dialects.postgres_errors import explained, mapped
+from deltasql.catalog.dialects.postgres_watch import PostgresWatch, channel_of
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
 from deltasql.errors import (
-    BadArgumentError,
     CatalogError,
     CatalogUnavailableError,
     CommitUnknownError,
+    PermissionDeniedError,
 )
 
 DIALECT = Dialect(
@@ -35,6 +37,7 @@ DIALECT = Dialect(
     has_row_locks=True,
     has_writing_ctes=True,
     has_server_clock=True,
+    must_tell_commits=True,
 )
 # The host decides what is logged; without a handler Python would print the driver's warnings.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
@@ -77,14 +80,14 @@ class PostgresDatabase:
     def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run one query by itself, in one round trip."""
         query = self.queries.get(name).text.encode()
-        with _mapped(), self._pool.connection() as connection:
+        with self._mapped(), self._pool.connection() as connection:
             return connection.execute(query, params).fetchall()
 
     def write_once(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run one statement as a transaction of its own, in one round trip."""
         query = self._plain.get(name)
         values = [params[each] for each in query.names]
-        with _mapped(), self._pool.connection() as connection:
+        with self._mapped(), self._pool.connection() as connection:
             try:
                 return psycopg.RawCursor(connection).execute(query.text.encode(), values).fetchall()
             except psycopg.Error as error:
@@ -139,7 +142,7 @@ class PostgresDatabase:
             closing(connection.batches(statement)) as batches,
         ):
             while True:
-                with _mapped():
+                with self._mapped():
                     batch = next(batches, None)
                 if batch is None:
                     return
@@ -148,17 +151,25 @@ class PostgresDatabase:
     def arrow_few(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Return the rows of a query that selects few; saves opening the driver for many."""
         query = self.queries.compile(text).text.encode()
-        with _mapped(), self._pool.connection() as connection:
+        with self._mapped(), self._pool.connection() as connection:
             found = connection.execute(query, params).fetchall()
         columns = list(zip(*found, strict=True)) or [()] * len(schema)
         arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
         return pa.Table.from_arrays(arrays, schema=schema)
 
+    def tell_commits(self, table_ids: Sequence[str]) -> None:
+        """Notify whoever listens; never inside a commit, which this would serialise."""
+        self.rows("tell_commits", channel=channel_of(self.schema), table_ids=list(table_ids))
+
+    def watch_commits(self) -> PostgresWatch:
+        """Listen for commits."""
+        return PostgresWatch(self._conninfo, channel_of(self.schema))
+
     def create_namespace(self) -> None:
         """Create the schema that the URI names; needs the right to do so only if it is missing."""
         there = "select 1 from pg_catalog.pg_namespace where nspname = %s"
         create = sql.SQL("create schema if not exists {}").format(sql.Identifier(self.schema))
-        with _mapped(), self._pool.connection() as connection:
+        with self._mapped(), self._pool.connection() as connection:
             if not connection.execute(there, [self.schema]).fetchall():
                 with suppress(psycopg.errors.UniqueViolation):  # somebody else was first
                     connection.execute(create)
@@ -180,7 +191,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[_PostgresWork]:
-        with _mapped(), self._pool.connection() as connection:
+        with self._mapped(), self._pool.connection() as connection:
             work = _PostgresWork(connection, self.queries, self._clock)
             committing = False
             try:
@@ -208,23 +219,54 @@ class PostgresDatabase:
                 raise CatalogError(f"The database ended a commit with {done.statusmessage}.")
 
     def _connect(self) -> psycopg.Connection[Any]:
-        with _mapped():
+        with self._mapped():
             connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=0)
             connection.prepared_max = _PREPARED
             connection.adapters.register_loader("uuid", TextLoader)
-            connection.execute(
+            found = connection.execute(
                 "select set_config('search_path', %s, false), set_config('timezone', 'UTC', false),"
                 " set_config('lock_timeout', '60s', false),"
                 # no statement of ours is planned better for its values, and planning costs time
-                " set_config('plan_cache_mode', 'force_generic_plan', false)",
-                [sql.Identifier(self.schema).as_string(None)],
+                " set_config('plan_cache_mode', 'force_generic_plan', false), current_user::text,"
+                " (select pg_catalog.has_schema_privilege(n.oid, 'USAGE')"
+                " from pg_catalog.pg_namespace n where n.nspname = %s)",
+                [sql.Identifier(self.schema).as_string(None), self.schema],
                 prepare=False,
+            ).fetchall()
+        *_, role, may_use = found[0]
+        if may_use is False:  # the server would pass over the schema, as if it held nothing
+            connection.close()
+            raise PermissionDeniedError(
+                f"Role {role!r} may not use the schema {self.schema}.",
+                hint=f"The role lacks USAGE on it. {PermissionDeniedError.hint}",
+                role=role,
             )
         return connection
 
+    @contextmanager
+    def _mapped(self) -> Iterator[None]:
+        """Turn the drivers' errors into ours; one about rights names the role and what it lacks."""
+        try:
+            with mapped():
+                yield
+        except PermissionDeniedError as error:
+            if "role" in error.context:
+                raise
+            raise self._explained(error) from error.__cause__
+
+    def _explained(self, error: PermissionDeniedError) -> PermissionDeniedError:
+        query = self.queries.get("lacking_rights").text.encode()
+        given = {"relation": error.context.get("relation")}
+        try:
+            with mapped(), self._pool.connection() as connection:
+                ((role, lacking),) = connection.execute(query, given).fetchall()
+        except CatalogError:
+            return error
+        return explained(error, role, lacking)
+
     def _connect_arrow(self) -> AdbcConnection:
         place = sql.SQL("set search_path to {}").format(sql.Identifier(self.schema))
-        with _mapped():
+        with self._mapped():
             connection = AdbcConnection(adbc_driver_postgresql.connect(self._conninfo))
             connection.execute(place.as_string(None))
         return connection
@@ -295,38 +337,3 @@ def _literal(text: str, params: dict[str, Any]) -> str:
     for name, value in quoted.items():
         text = text.replace(f"%({name})s", value).replace(f"%({name})b", value)
     return text
-
-
-@contextmanager
-def _mapped() -> Iterator[None]:
-    """Turn the drivers' errors into ours by SQLSTATE; messages may be in any language."""
-    try:
-        yield
-    except psycopg.errors.UniqueViolation as error:
-        raise UniqueViolationError(f"The catalog refused a row: {_first_line(error)}.") from error
-    except (psycopg.errors.DataError, UnicodeEncodeError) as error:
-        raise BadArgumentError(f"PostgreSQL cannot hold a value: {_first_line(error)}.") from error
-    except (
-        psycopg.errors.DeadlockDetected,
-        psycopg.errors.SerializationFailure,
-        psycopg.errors.LockNotAvailable,
-    ) as error:
-        raise CatalogUnavailableError(f"The catalog is busy: {_first_line(error)}.") from error
-    except psycopg.OperationalError as error:
-        raise CatalogUnavailableError(
-            f"The catalog database does not answer: {_first_line(error)}."
-        ) from error
-    except psycopg.Error as error:
-        raise CatalogError(f"The catalog refused a statement: {_first_line(error)}.") from error
-    except OperationalError as error:
-        raise CatalogUnavailableError(
-            f"The catalog database does not answer: {_first_line(error)}."
-        ) from error
-    except Error as error:
-        raise CatalogError(f"The catalog refused a statement: {_first_line(error)}.") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (
-        str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else "no reason given"
-    )

@@ -1,0 +1,129 @@
+"""What the two drivers of PostgreSQL raise, as our errors, told by SQLSTATE in any language.
+
+A login that fails has no SQLSTATE in libpq; there the reason is read out of the text, and where the
+text is not understood, the database counts as not answering.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from deltasql.catalog.database import UniqueViolationError
+from deltasql.catalog.dialects.adbc import Error, OperationalError
+from deltasql.errors import (
+    BadArgumentError,
+    CatalogError,
+    CatalogUnavailableError,
+    LoginRefusedError,
+    PermissionDeniedError,
+)
+
+_NO_RIGHT = "42501"
+_RELATION = re.compile(r"\bdl_\w+")
+_POLICY = re.compile(r"\bonly_operators_\w+")
+_WANTS_WORD = "Give the password by PGPASSWORD, ~/.pgpass or ?password_file=…"
+_WANTS_CA = (
+    "Name the authority that signed the server's certificate (?sslmode=verify-full&"
+    "sslrootcert=/path/ca.pem), and the server by the name that the certificate holds."
+)
+_WANTS_OTHER = "The server admits nobody from here this way: check user, database and ?sslmode=…"
+_WANTS_PLAIN = "Switch TLS on in the server; ?sslmode=prefer would send everything readable."
+_REFUSALS = (
+    (re.compile(r"no password supplied|password authentication failed"), _WANTS_WORD),
+    (re.compile(r"certificate verify failed|root certificate|server certificate"), _WANTS_CA),
+    (re.compile(r"does not support SSL, but SSL was required"), _WANTS_PLAIN),
+    (
+        re.compile(
+            r"pg_hba\.conf|authentication failed|not permitted to log in"
+            r"|permission denied for database|certificate|sslv3 alert|tlsv1[\w.]* alert"
+        ),
+        _WANTS_OTHER,
+    ),
+)
+_PREAMBLE = re.compile(r"^.*?(?: failed: |\b[A-Z]+:  )(?=\S)")
+
+
+@contextmanager
+def mapped() -> Iterator[None]:
+    """Raise our error for whatever a driver raises inside."""
+    try:
+        yield
+    except psycopg.errors.UniqueViolation as error:
+        raise UniqueViolationError(f"The catalog refused a row: {_first_line(error)}.") from error
+    except (psycopg.errors.DataError, UnicodeEncodeError) as error:
+        raise BadArgumentError(f"PostgreSQL cannot hold a value: {_first_line(error)}.") from error
+    except (
+        psycopg.errors.DeadlockDetected,
+        psycopg.errors.SerializationFailure,
+        psycopg.errors.LockNotAvailable,
+    ) as error:
+        raise CatalogUnavailableError(f"The catalog is busy: {_first_line(error)}.") from error
+    except (psycopg.Error, Error) as error:
+        raise _ours(error) from error
+
+
+def _ours(error: psycopg.Error | Error) -> CatalogError:
+    text = _first_line(error)
+    if error.sqlstate == _NO_RIGHT:
+        if isinstance(error, psycopg.Error):
+            text = error.diag.message_primary or text
+        return PermissionDeniedError(
+            f"The database role may not do this: {_after_preamble(text)}.", **_place(text)
+        )
+    if isinstance(error, psycopg.OperationalError | OperationalError):
+        return _refusal(str(error)) or CatalogUnavailableError(
+            f"The catalog database does not answer: {text}."
+        )
+    return CatalogError(f"The catalog refused a statement: {text}.")
+
+
+def _refusal(text: str) -> LoginRefusedError | None:
+    for line in text.splitlines():
+        for sign, advice in _REFUSALS:
+            if sign.search(line):
+                reason = _after_preamble(line.strip().rstrip("."))
+                return LoginRefusedError(f"The database refused the login: {reason}.", hint=advice)
+    return None
+
+
+def explained(
+    error: PermissionDeniedError, role: str, lacking: str | None
+) -> PermissionDeniedError:
+    """Return the error with the role's name and the rights that it lacks."""
+    reason = error.message.partition(": ")[2] or error.message
+    relation = error.context.get("relation")
+    if error.context.get("policy"):
+        advice = "Dropping and detaching tables is the work of the operator's role."
+    elif relation and lacking:
+        advice = f"The role lacks {lacking} on {relation}."
+    else:
+        advice = "To create and migrate a catalog is the work of its schema's owner."
+    return PermissionDeniedError(
+        f"Role {role!r} may not do this: {reason}",
+        hint=f"{advice} {PermissionDeniedError.hint}",
+        **{**error.context, "role": role, "lacking": lacking},
+    )
+
+
+def _place(text: str) -> dict[str, str | None]:
+    relation, policy = _RELATION.search(text), _POLICY.search(text)
+    return {
+        "relation": relation[0] if relation else None,
+        "policy": policy[0] if policy else None,
+    }
+
+
+def _after_preamble(line: str) -> str:
+    """Return what the server said, without the driver's words about the connection."""
+    while match := _PREAMBLE.match(line):
+        line = line[match.end() :]
+    return line
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0].rstrip(".") if text else "no reason given"
