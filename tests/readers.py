@@ -1,4 +1,7 @@
-"""Independent readers of a Delta log; each returns the rows as a sorted list of dicts."""
+"""Independent readers of a Delta log; each returns the rows as a sorted list of dicts.
+
+Delta Spark is one too, in delta_spark.py: its session is dear, so it has a test file of its own.
+"""
 
 import os
 from collections.abc import Callable
@@ -23,7 +26,7 @@ def read_deltalake(uri: str, options: dict[str, str] | None = None, version=None
     except ImportError as error:
         require("deltalake", str(error))
     table = deltalake.DeltaTable(uri, version=version, storage_options=options)
-    return _sorted(table.to_pyarrow_table().to_pylist())
+    return sort_rows(table.to_pyarrow_table().to_pylist())
 
 
 def read_polars(uri: str, options: dict[str, str] | None = None, version=None) -> Rows:
@@ -32,7 +35,7 @@ def read_polars(uri: str, options: dict[str, str] | None = None, version=None) -
     except ImportError as error:
         require("polars", str(error))
     frame = pl.scan_delta(uri, version=version, storage_options=options).collect()
-    return _sorted(frame.to_dicts())
+    return sort_rows(frame.to_dicts())
 
 
 def read_duckdb(uri: str, options: dict[str, str] | None = None) -> Rows:
@@ -48,7 +51,7 @@ def read_duckdb(uri: str, options: dict[str, str] | None = None) -> Rows:
         if options:
             _duckdb_secret(connection, options)
         found = connection.execute("select * from delta_scan(?)", [uri]).to_arrow_table()
-    return _sorted(found.to_pylist())
+    return sort_rows(found.to_pylist())
 
 
 def _duckdb_secret(connection: Any, options: dict[str, str]) -> None:
@@ -69,7 +72,7 @@ def _duckdb_secret(connection: Any, options: dict[str, str]) -> None:
     )
 
 
-def _sorted(rows: Rows) -> Rows:
+def sort_rows(rows: Rows) -> Rows:
     plain = [dict(sorted(row.items())) for row in rows]
     return sorted(plain, key=lambda row: [(value is None, str(value)) for value in row.values()])
 
@@ -82,4 +85,4 @@ READERS: dict[str, Callable[..., Rows]] = {
 
 
 def read_deltasql(table: Any, **choice: Any) -> Rows:
-    return _sorted(table.scan(**choice).to_arrow().to_pylist())
+    return sort_rows(table.scan(**choice).to_arrow().to_pylist())

@@ -1,7 +1,9 @@
 #!/bin/sh
-# Installs the servers that tests and the demo start, pinned, into .tools; what is there is kept.
+# Installs the servers that tests and the demo start, and the jars that Spark reads Delta with,
+# pinned, into .tools; what is there is kept.
 # Prints one line each. A missing toolchain is told and is no failure: the tests that need the
-# server skip, with the reason. usage: tools/servers.sh [versitygw toxiproxy fakegcs azurite]
+# server skip, with the reason.
+# usage: tools/servers.sh [versitygw toxiproxy fakegcs azurite deltaspark]
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 bin=$root/.tools/bin
@@ -34,13 +36,14 @@ node_azurite() {
   fi
 }
 
-[ $# -gt 0 ] || set -- versitygw toxiproxy fakegcs azurite
+[ $# -gt 0 ] || set -- versitygw toxiproxy fakegcs azurite deltaspark
 for name in "$@"; do
   case $name in
     versitygw) go_tool versitygw versitygw github.com/versity/versitygw/cmd/versitygw@v1.8.0 ;;
     toxiproxy) go_tool toxiproxy-server server github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0 ;;
     fakegcs) go_tool fake-gcs-server fake-gcs-server github.com/fsouza/fake-gcs-server@v1.56.1 ;;
     azurite) node_azurite ;;
-    *) echo "$name: unknown; known are versitygw toxiproxy fakegcs azurite" >&2; exit 2 ;;
+    deltaspark) "$root/tools/delta_jars.sh" ;;
+    *) echo "$name: unknown; known are versitygw toxiproxy fakegcs azurite deltaspark" >&2; exit 2 ;;
   esac
 done

@@ -1,9 +1,5 @@
 """Independent readers see in the mirrored log what SQL says, without knowing of deltasql."""
 
-import datetime as dt
-import decimal
-
-import pyarrow as pa
 import pytest
 
 import deltasql
@@ -12,43 +8,7 @@ from builders import a_table, rows
 from deltasql.errors import UnsafeStoreError
 from deltasql.testing.invariants import check_invariants
 from readers import READERS, read_deltasql
-
-TYPES = pa.schema(
-    [
-        ("i", pa.int64()),
-        ("small", pa.int16()),
-        ("x", pa.float64()),
-        ("name", pa.string()),
-        ("day", pa.date32()),
-        ("at", pa.timestamp("us", "UTC")),
-        ("price", pa.decimal128(12, 2)),
-        ("flag", pa.bool_()),
-        ("tags", pa.list_(pa.string())),
-        ("inner", pa.struct([("a", pa.int32()), ("b", pa.string())])),
-        ("p", pa.string()),
-    ]
-)
-
-
-def _typed_rows(start: int, p: str | None) -> pa.Table:
-    moment = dt.datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=dt.UTC)
-    made = [
-        {
-            "i": number,
-            "small": number % 7,
-            "x": number / 3,
-            "name": f"é-日本-{number}",
-            "day": dt.date(2026, 1, 1) + dt.timedelta(days=number),
-            "at": moment + dt.timedelta(seconds=number),
-            "price": decimal.Decimal(number) / 4,
-            "flag": None if number % 3 == 0 else number % 2 == 0,
-            "tags": ["a", None, str(number)],
-            "inner": {"a": number, "b": None},
-            "p": p,
-        }
-        for number in range(start, start + 5)
-    ]
-    return pa.Table.from_pylist(made, schema=TYPES)
+from typed_table import TYPES, typed_rows
 
 
 @pytest.mark.req("R26")
@@ -58,11 +18,11 @@ def test_readers_see_what_sql_says(catalog_uri, tmp_path, reader):
         table = catalog.create_table(
             "typed", location=str(tmp_path / "typed"), schema=TYPES, partition_by=["p"]
         )
-        table.append(_typed_rows(0, "plain"))
-        table.append(_typed_rows(5, "a b/c%d#e=é"))
-        table.append(_typed_rows(10, None))
+        table.append(typed_rows(0, "plain"))
+        table.append(typed_rows(5, "a b/c%d#e=é"))
+        table.append(typed_rows(10, None))
         table.delete("p = 'plain'")
-        table.append(_typed_rows(15, "plain"))
+        table.append(typed_rows(15, "plain"))
         table.compact()
         check_invariants(catalog, "typed")
         found = READERS[reader](str(tmp_path / "typed"))

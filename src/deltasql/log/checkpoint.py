@@ -32,6 +32,8 @@ from deltasql.storage.port import ObjectStore
 _ONE_PUT = 100 * 1024 * 1024
 _PIECE = 8 * 1024 * 1024
 _ROW_GROUP = 50_000
+# Reading takes smaller bites: what a batch unpacks to is many times its size in the file.
+_READ_ROWS = 10_000
 # Only what repeats is worth a dictionary: paths and statistics are all different.
 _DICTIONARY = [
     "add.partitionValues.key_value.key",
@@ -184,7 +186,7 @@ def count_kind(path: Path, kind: str) -> int:
     with pq.ParquetFile(path) as file:
         return sum(
             batch.num_rows - batch.column(0).null_count
-            for batch in file.iter_batches(_ROW_GROUP, columns=[kind])
+            for batch in file.iter_batches(_READ_ROWS, columns=[kind])
         )
 
 
@@ -196,7 +198,7 @@ def read_rows(path: Path, version: int) -> Iterator[pa.RecordBatch]:
     """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            yield from file.iter_batches(_ROW_GROUP)
+            yield from file.iter_batches(_READ_ROWS)
     except (pa.ArrowException, OSError) as error:
         raise CheckpointError(
             f"{checkpoint_path(version)} cannot be read: {_first_line(error)}.",
@@ -213,6 +215,7 @@ def _write(path: Path, schema: pa.Schema, rows: Iterable[pa.Table], codec: str) 
         use_dictionary=_DICTIONARY,
         write_statistics=False,
         store_schema=False,
+        store_decimal_as_integer=True,  # as Spark does where the digits allow it
         data_page_version="1.0",
         write_page_checksum=True,
     ) as writer:

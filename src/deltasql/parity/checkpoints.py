@@ -92,7 +92,7 @@ def _id(vector: dict[str, object]) -> str:
 
 def _require_head(file: CheckpointFile, found: pa.Table, source: CheckpointSource) -> None:
     snapshot = source.snapshot
-    shape = CheckpointShape(snapshot.metadata)
+    shape = CheckpointShape(snapshot.metadata, snapshot.protocol)
     wanted = shape.head(snapshot.protocol, snapshot.metadata, source.txns(), snapshot.domains())
     if found.to_pylist() != wanted.to_pylist():
         raise _differs(file, "another protocol, metadata, txn or domain than SQL has")

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from deltasql.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
 from deltasql.protocol.checkpoint_parsed import ParsedColumns
+from deltasql.protocol.features import writer_features
 from deltasql.protocol.properties import read_bool
 
 _TEXT, _LONG, _INT, _BOOL = pa.string(), pa.int64(), pa.int32(), pa.bool_()
@@ -100,11 +101,12 @@ REMOVE_COLUMNS = (
 class CheckpointShape:
     """The schema of one table's checkpoints, and its rows."""
 
-    def __init__(self, metadata: Metadata) -> None:
+    def __init__(self, metadata: Metadata, protocol: Protocol) -> None:
         configuration = metadata.configuration
+        has_vectors = "deletionVectors" in writer_features(protocol)
         self._has_stats = read_bool(configuration, "delta.checkpoint.writeStatsAsJson")
         wants_parsed = read_bool(configuration, "delta.checkpoint.writeStatsAsStruct")
-        self._parsed = ParsedColumns(metadata) if wants_parsed else None
+        self._parsed = ParsedColumns(metadata, has_vectors=has_vectors) if wants_parsed else None
         add = [*_ADD, *([("stats", _TEXT)] if self._has_stats else [])]
         if self._parsed is not None:
             add += self._parsed.fields()

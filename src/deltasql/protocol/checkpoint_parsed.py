@@ -1,11 +1,14 @@
 """Partition values and statistics as typed columns of a checkpoint, where the table asks for them.
 
-A text that does not fit its type becomes null, as Delta Spark's casts do.
+A text that does not fit its type becomes null, as Delta Spark's casts do. Bounds are those that
+can be trusted: a reader that takes them at their word skips no file that it needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from decimal import Decimal as Number
 from typing import Any
 
 import msgspec
@@ -13,29 +16,33 @@ import pyarrow as pa
 
 from deltasql.protocol.actions import Metadata
 from deltasql.protocol.arrow_schema import to_arrow_type
-from deltasql.protocol.columns import Leaf, leaves, mapping_mode, physical_name
-from deltasql.protocol.partitioning import partition_fields, physical_partition_columns
+from deltasql.protocol.columns import Leaf, mapping_mode, physical_name
+from deltasql.protocol.partitioning import partition_fields
 from deltasql.protocol.schema import Decimal, Primitive, parse_schema
 from deltasql.protocol.stats import column_bounds, null_count, parse_stats
-from deltasql.protocol.values import parse_partition_value
+from deltasql.protocol.stats_build import stats_columns
+from deltasql.protocol.values import Value, parse_partition_value
 
 _LONG, _BOOL = pa.int64(), pa.bool_()
 _UNBOUNDED = frozenset({"binary", "boolean", "void", "variant"})
+_DIGITS = Context(prec=39)  # one more than the longest decimal has: rounding may carry
 
 
 class ParsedColumns:
-    """`partitionValues_parsed` and `stats_parsed` of one table."""
+    """`partitionValues_parsed` and `stats_parsed` of one table, with Spark's fields."""
 
-    def __init__(self, metadata: Metadata) -> None:
+    def __init__(self, metadata: Metadata, *, has_vectors: bool) -> None:
+        self._has_vectors = has_vectors
         self._mode = mapping_mode(metadata.configuration)
         self._partitions = [
             (physical_name(field, self._mode), field.type) for field in partition_fields(metadata)
         ]
-        skipped = set(physical_partition_columns(metadata))
-        schema = parse_schema(metadata.schema_string)
-        self._columns = [
-            leaf for leaf in leaves(schema, self._mode) if leaf.physical[0] not in skipped
-        ]
+        self._columns = stats_columns(
+            parse_schema(metadata.schema_string),
+            metadata.partition_columns,
+            metadata.configuration,
+            self._mode,
+        )
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """Return the fields that `add` gets."""
@@ -75,7 +82,9 @@ class ParsedColumns:
             fields += [("minValues", _struct(bounded)), ("maxValues", _struct(bounded))]
         if counted:
             fields.append(("nullCount", _struct(counted)))
-        return pa.struct([*fields, ("tightBounds", _BOOL)])
+        if self._has_vectors:
+            fields.append(("tightBounds", _BOOL))
+        return pa.struct(fields)
 
     def _stats(self, text: str | None) -> dict[str, Any] | None:
         stats = parse_stats(text)
@@ -88,21 +97,33 @@ class ParsedColumns:
             _put(nulls, leaf.physical, null_count(stats, leaf))
             if _is_bounded(leaf):
                 least, most = column_bounds(stats, leaf)
-                _put(low, leaf.physical, least)
-                _put(high, leaf.physical, most)
-        return {
+                _put(low, leaf.physical, _fit(least, leaf, ROUND_FLOOR))
+                _put(high, leaf.physical, _fit(most, leaf, ROUND_CEILING))
+        found = {
             "numRecords": stats.num_records,
             "minValues": low or None,
             "maxValues": high or None,
             "nullCount": nulls or None,
-            "tightBounds": stats.tight_bounds,
         }
+        return {**found, "tightBounds": stats.tight_bounds} if self._has_vectors else found
 
 
 def _is_bounded(leaf: Leaf) -> bool:
     if isinstance(leaf.type, Primitive):
         return leaf.type.name not in _UNBOUNDED
     return isinstance(leaf.type, Decimal)
+
+
+def _fit(value: Value | None, leaf: Leaf, rounding: str) -> Value | None:
+    """Return a bound as its column can hold it: decimals rounded outwards, None if too big."""
+    kind = leaf.type
+    if not isinstance(kind, Decimal) or not isinstance(value, Number):
+        return value
+    limit = Number(10) ** (kind.precision - kind.scale)
+    if abs(value) >= limit:
+        return None
+    fitted = value.quantize(Number(1).scaleb(-kind.scale), rounding, _DIGITS)
+    return fitted if abs(fitted) < limit else None
 
 
 def _tree(columns: list[Leaf], kind: Callable[[Leaf], pa.DataType]) -> dict[str, Any]:
