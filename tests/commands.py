@@ -1,5 +1,6 @@
-"""Command lines as they stand in documents, read by the program's own parser."""
+"""Command lines as they stand in documents, read by the program's own parser, and their output."""
 
+import json
 import re
 import shlex
 
@@ -28,3 +29,8 @@ def commands_in(text: str) -> list[list[str]]:
     lines = "".join(SHELL.findall(text)).replace("\\\n", " ").splitlines()
     found = [shlex.split(line, comments=True) for line in lines]
     return [words for words in found if words[:1] == ["deltasql"]]
+
+
+def data(done):
+    """Return what a command printed as JSON."""
+    return json.loads(done.stdout)

@@ -8,6 +8,7 @@ import sys
 import pytest
 from click import Context
 
+from commands import data
 from deltasql.cli.main import COMMANDS, cli
 from deltasql.errors import DeltaSqlError
 
@@ -20,29 +21,6 @@ def all_commands():
         command = cli.get_command(root, name)
         inner = getattr(command, "commands", None)
         yield from ([f"{name} {sub}".split() for sub in inner] if inner else [[name]])
-
-
-@pytest.fixture
-def run(tmp_path):
-    """Run the program in an empty folder with a clean environment."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("DELTASQL_", "PG"))}
-    env |= {"HOME": str(tmp_path), "DELTASQL_URI": f"deltasql://sqlite/{tmp_path}/c.db"}
-
-    def call(*arguments, code=0, **more):
-        done = subprocess.run(
-            [sys.executable, "-m", "deltasql", *arguments],
-            cwd=tmp_path,
-            env={**env, **more},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
-
-    return call
 
 
 @pytest.fixture
@@ -62,10 +40,6 @@ with deltasql.connect(os.environ["DELTASQL_URI"]) as catalog:
     env = {**os.environ, "DELTASQL_URI": f"deltasql://sqlite/{tmp_path}/c.db"}
     subprocess.run([sys.executable, "-c", script], env=env, check=True, cwd=tmp_path)
     return "orders"
-
-
-def data(done):
-    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("words", list(all_commands()), ids=" ".join)

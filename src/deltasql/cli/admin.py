@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from deltasql.cli.app import App, Command, command, parse_pairs, pass_app
-from deltasql.cli.arguments import dry_run_option, yes_option
+from deltasql.cli.arguments import Duration, dry_run_option, yes_option
 from deltasql.errors import SchemaMissingError
 
 if TYPE_CHECKING:
@@ -69,6 +69,33 @@ def status(app: App) -> None:
     app.out.rows(_steps(found))
     if found.missing:
         raise click.exceptions.Exit(_DIFFERENCE)
+
+
+@db.command(cls=Command, example="deltasql db forget orders --older-than 365d --yes")
+@click.argument("table", required=False)
+@click.option(
+    "--older-than", type=Duration(), required=True, help="How long versions are kept, as 365d."
+)
+@dry_run_option
+@yes_option
+@pass_app
+def forget(
+    app: App, *, table: str | None, older_than: timedelta, dry_run: bool, is_sure: bool
+) -> None:
+    """Forget old versions of one table or all: rows and payloads in SQL.
+
+    Only what is no longer in the log (see `deltasql mirror cleanup`). The table's state stays;
+    forgotten versions can be neither read nor restored.
+    """
+    with app.connect() as catalog:
+        names = [table] if table else [info.name for info in catalog.tables()]
+        if not dry_run:
+            app.confirm(f"Forget old versions of {', '.join(names)}?", is_sure=is_sure)
+        plans = {name: catalog.forget_history(name, older_than, dry_run=dry_run) for name in names}
+    app.out.rows(
+        {"table": name, "versions": plan.versions, "oldest": plan.floor, "done": not dry_run}
+        for name, plan in plans.items()
+    )
 
 
 @contextmanager

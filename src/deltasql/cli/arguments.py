@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from deltasql.errors import BadArgumentError
+from deltasql.settings import parse_duration
 
 if TYPE_CHECKING:
     from deltasql.protocol.schema import StructField, StructType
@@ -67,6 +68,21 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
         if match is None or int(match[1]) == 0:
             self.fail(f"{value} is no size such as 128MB.", param, ctx)
         return int(match[1]) * _UNITS[match[2] or ""]
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
+    """A length of time, such as 90m, 240h or 14d."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Return the length."""
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(f"{value} is no {str(error).removeprefix('a ')}.", param, ctx)
 
 
 def at_options(function: F) -> F:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,6 +13,8 @@ from deltasql.catalog import migrations
 from deltasql.catalog.catalog import check_name
 from deltasql.catalog.commit_request import CommitRequest
 from deltasql.catalog.commits import NewTable
+from deltasql.catalog.forgetting import ForgetPlan, Forgetting
+from deltasql.catalog.neighbours import Place, neighbours_keys
 from deltasql.catalog.rows import TableRow, TableState, split_name
 from deltasql.client.creation import TableSpec, check_place, creation_note, first_actions
 from deltasql.client.mirror import Mirror
@@ -20,8 +23,9 @@ from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions
 from deltasql.client.table import Table
 from deltasql.client.transaction import Transaction
-from deltasql.errors import MirrorLagError, TableExistsError
+from deltasql.errors import MirrorLagError, TableExistsError, TableStateError
 from deltasql.protocol.conflicts import ReadSet
+from deltasql.protocol.properties import read_interval
 from deltasql.storage.location import parse_location
 from deltasql.storage.resolve import canonical_location, location_key
 
@@ -121,10 +125,34 @@ class Catalog:
                     hint="Mirror it first, or drop it with force.",
                     table=name,
                 )
+        if purge:
+            self._refuse_neighbours(row)
         paths = self._session.book.known_paths(row.table_id) if purge else []
         self._session.book.drop(row, purge=purge)
         if purge:
             delete_objects(self._session.store_of(row), paths)
+
+    def forget_history(
+        self, name: str, older_than: timedelta, *, dry_run: bool = True
+    ) -> ForgetPlan:
+        """Forget versions that are older and no longer in the log; tells only, unless told.
+
+        What is forgotten can be neither read nor restored, and its commit tokens are unknown
+        again. The table's state and everything from the floor on stay as they are.
+        """
+        session, row = self._session, self._session.book.table(name)
+        snapshot = session.book.snapshot(row.table_id)
+        forgetting = Forgetting(session.book.database)
+        plan = forgetting.plan(
+            row,
+            cutoff=session.now_ms() - int(older_than.total_seconds() * 1000),
+            tombstones=read_interval(
+                snapshot.metadata.configuration, "delta.deletedFileRetentionDuration"
+            ),
+        )
+        if not dry_run:
+            forgetting.run(row, plan)
+        return plan
 
     def transaction(
         self,
@@ -138,6 +166,17 @@ class Catalog:
             commit_id=commit_id, user_metadata=user_metadata, operation=operation
         )
         return Transaction(self._session, options)
+
+    def _refuse_neighbours(self, row: TableRow) -> None:
+        place = Place(row.table_id, row.location, row.location_key)
+        with self._session.book.database.read() as work:
+            key = next(neighbours_keys(work, place), None)
+        if key is not None:
+            raise TableStateError(
+                f"Another table refers to {key} of {row.full_name}; it cannot be purged.",
+                hint="Drop the clones first, or drop this table without purge.",
+                table=row.full_name,
+            )
 
     def database_status(self) -> migrations.SchemaStatus:
         """Return which migrations the database has and which it lacks."""

@@ -30,11 +30,15 @@ from deltasql.protocol.schema import StructField, StructType, print_schema
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Ready to commit on the snapshot it was planned on."""
+    """Ready to commit on the snapshot it was planned on.
+
+    `restores` is an older version whose files come back.
+    """
 
     actions: tuple[Action, ...]
     read: ReadSet
     note: CommitNote
+    restores: int | None = None
 
 
 def live_adds(snapshot: Snapshot, where: str | None = None) -> list[Add]:
@@ -111,7 +115,8 @@ def plan_restore(snapshot: Snapshot, old: Snapshot, parameters: Mapping[str, str
         "tableSizeAfterRestore": str(sum(add.size for add in then.values())),
     }
     read = ReadSet(snapshot.version, whole_table=True)
-    return Planned(tuple(actions), read, CommitNote("RESTORE", dict(parameters), metrics))
+    note = CommitNote("RESTORE", dict(parameters), metrics)
+    return Planned(tuple(actions), read, note, old.version)
 
 
 def _restored_metadata(snapshot: Snapshot, old: Snapshot) -> Metadata:

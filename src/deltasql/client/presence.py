@@ -1,4 +1,4 @@
-"""Are the data files that a restore needs still there?"""
+"""Are the data files that a commit needs still there?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _THREADS = 16
 
 
 def require_present(actions: Iterable[Action], store: ObjectStore) -> None:
-    """Refuse to bring back files that were deleted from the store.
+    """Refuse to commit files that were deleted from the store.
 
     Raises:
         CorruptDataError: names the first file that is gone, and how many are.
@@ -26,8 +26,8 @@ def require_present(actions: Iterable[Action], store: ObjectStore) -> None:
     gone = [path for path, there in zip(paths, found, strict=True) if not there]
     if gone:
         raise CorruptDataError(
-            f"{len(gone)} data files of that version are gone, among them {gone[0]}.",
-            hint="Restore a newer version, or bring the files back from a backup.",
+            f"{len(gone)} data files that the commit needs are gone, among them {gone[0]}.",
+            hint="Restore a newer version, or write the rows again.",
         )
 
 

@@ -33,8 +33,10 @@ class Scan:
 
         Raises:
             UnsupportedFeatureError: the table needs a reader feature that deltasql lacks.
+            VacuumedError: vacuum has deleted files of this version.
         """
         require_readable(self.snapshot.protocol, self.snapshot.table.full_name)
+        self.snapshot.require_files()
         files = self.snapshot.files(_COLUMNS, where=self.where)
         return scan_files(
             files,

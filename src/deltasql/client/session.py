@@ -18,11 +18,14 @@ from deltasql.catalog.log_files import LogFiles
 from deltasql.catalog.mirror_status import MirrorStatusTracker
 from deltasql.catalog.pause import is_paused
 from deltasql.catalog.rows import TableRow
+from deltasql.catalog.verifications import Verifications
+from deltasql.client.open_work import OpenWork
 from deltasql.errors import CommitConflictError
 from deltasql.events import CommitConflicted, Sink, VersionCommitted, discard
 from deltasql.mirror.background import BackgroundCheckpoints
 from deltasql.mirror.checkpoints import Checkpointer
 from deltasql.mirror.engine import MirrorEngine
+from deltasql.mirror.hinter import CommitHinter
 from deltasql.mirror.inline import InlineMirror
 from deltasql.mirror.retries import RetryPolicy
 from deltasql.settings import Settings
@@ -62,6 +65,9 @@ class Session:
     inline: InlineMirror = field(init=False)
     checkpointer: Checkpointer = field(init=False)
     checkpoints: BackgroundCheckpoints = field(init=False)
+    hinter: CommitHinter = field(init=False)
+    verifications: Verifications = field(init=False)
+    open_work: OpenWork = field(init=False)
     _stores: dict[str, ObjectStore] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -75,13 +81,15 @@ class Session:
             clock=self.now_ms,
             retries=RetryPolicy.of(self.settings.mirror),
         )
+        name = worker_name(self.new_id())
+        self.open_work = OpenWork(self.book.database, name, self.new_id, self.now_ms)
         self.checkpointer = Checkpointer(
             self.book,
             self.store_of,
             self.engine.ensure_owner,
             Leases(
                 self.book.database,
-                worker_name(self.new_id()),
+                name,
                 ttl_ms=int(self.settings.mirror.lease_ttl.total_seconds() * 1000),
             ),
             LogFiles(self.book.database),
@@ -97,6 +105,8 @@ class Session:
         )
         deadline = self.settings.mirror.inline_deadline.total_seconds()
         self.inline = InlineMirror(self.engine, deadline, self.checkpoints.offer)
+        self.verifications = Verifications(self.book.database, self.checkpointer.leases)
+        self.hinter = CommitHinter(self.book.database.tell_commits)
 
     def store_of(self, row: TableRow) -> ObjectStore:
         """Return the store at a table's location, opened once."""
@@ -148,8 +158,11 @@ class Session:
             )
         for one in done:
             try:
-                if self.mirror_mode(one.before) == "inline":
+                mode = self.mirror_mode(one.before)
+                if mode == "inline":
                     self.inline.after_commit(one)
+                elif mode == "worker" and self.book.database.dialect.must_tell_commits:
+                    self.hinter.hint(one.before.table_id)
             except Exception as error:  # noqa: BLE001 (the commit is made and must be told as such)
                 _logger.warning(
                     "Version %d of %s is committed; its mirror is left to a later attempt (%s).",
@@ -177,7 +190,9 @@ class Session:
 
     def close(self) -> None:
         """End mirror attempts under way, then close stores and connections."""
+        self.open_work.close()
         self.inline.close()
+        self.hinter.close()
         self.checkpoints.close()
         with self._lock:
             stores, self._stores = list(self._stores.values()), {}

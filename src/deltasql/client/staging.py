@@ -18,6 +18,7 @@ from deltasql.catalog.rows import TableState
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.arrow_input import to_reader
 from deltasql.client.plans import Planned, plan_append, plan_delete, plan_overwrite, require_active
+from deltasql.client.presence import require_present
 from deltasql.client.rewrite import write_spec
 from deltasql.client.schema_changes import SchemaMode, fitted_snapshot
 from deltasql.client.session import Session
@@ -56,6 +57,8 @@ class StagedTable:
         self._read = ReadSet(snapshot.version)
         self._notes: list[CommitNote] = []
         self._expected: int | None = None
+        self._restores: int | None = None
+        self._work: str | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -110,7 +113,19 @@ class StagedTable:
                 self._others.append(fitted.protocol)
             self.snapshot = fitted
         self._read = _merged(self._read, planned.read)
+        self._restores = planned.restores if planned.restores is not None else self._restores
         self._notes.append(planned.note)
+
+    def begin_writing(self) -> None:
+        """Tell that files are written from now on; `end` tells that they are committed or not."""
+        if self._work is None:
+            self._work = self._session.open_work.begin(self.snapshot.table.table_id)
+
+    def end(self) -> None:
+        """Forget what was staged: it is committed, or given up."""
+        work, self._work = self._work, None
+        if work is not None:
+            self._session.open_work.end(work)
 
     def request(
         self, options: CommitOptions, commit_id: str, state_after: TableState = TableState.ACTIVE
@@ -131,7 +146,16 @@ class StagedTable:
             expected_version=expected,
             state_after=state_after,
             known=self.snapshot.table,
+            restores=self._restores,
+            work_id=self._slow_work(),
         )
+
+    def _slow_work(self) -> str | None:
+        """Return the id of a write that took long; its files are made sure of."""
+        if self._work is None or not self._session.open_work.settle(self._work):
+            return None
+        require_present(self._adds.values(), self._session.store_of(self.snapshot.table))
+        return self._work
 
     def _note(self, options: CommitOptions) -> CommitNote:
         first = self._notes[0] if len(self._notes) == 1 else _joined(self._notes)
@@ -150,6 +174,7 @@ class StagedTable:
         return fitted_snapshot(self.snapshot, reader.schema, schema_mode), reader
 
     def _write(self, fitted: Snapshot, reader: pa.RecordBatchReader) -> list[Add]:
+        self.begin_writing()
         spec = write_spec(fitted, self._session.new_id, self._session.now_ms())
         return write_files(reader, spec, self._session.store_of(fitted.table))
 

@@ -8,7 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from deltasql.catalog.catalog import FileChange, HistoryEntry
+from deltasql.catalog.catalog import FileChange
+from deltasql.catalog.history import HistoryEntry
+from deltasql.catalog.rebased import RebasedCommit
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client import plans
@@ -19,6 +21,7 @@ from deltasql.client.schema_changes import SchemaMode
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions, StagedTable, to_actions
 from deltasql.client.times import to_ms
+from deltasql.client.vacuum import VacuumReport, vacuum_table
 from deltasql.errors import (
     BadArgumentError,
     CommitConflictError,
@@ -26,6 +29,7 @@ from deltasql.errors import (
     TableStateError,
 )
 from deltasql.events import SnapshotOpened
+from deltasql.mirror.vacuum import VacuumOptions
 from deltasql.protocol.actions import Action, Add, Metadata, Protocol
 from deltasql.protocol.schema import StructField, StructType
 
@@ -179,12 +183,17 @@ class Table:
         )
         store = self._session.store_of(snapshot.table)
         groups = choose_groups(files, spec.file_size)
-        new = [add for group in groups for add in rewrite(group, snapshot, store, spec)]
         if not groups:
             return snapshot.version
-        old = [add for group in groups for add in group]
-        planned = plans.plan_compact(snapshot, old, new)
-        return self._commit_planned(snapshot, planned, CommitOptions(**options))
+        staged = StagedTable(self._session, snapshot)
+        staged.begin_writing()
+        try:
+            new = [add for group in groups for add in rewrite(group, snapshot, store, spec)]
+            old = [add for group in groups for add in group]
+            staged.stage(plans.plan_compact(snapshot, old, new))
+            return self._commit_staged(staged, CommitOptions(**options))
+        finally:
+            staged.end()
 
     def alter(
         self,
@@ -221,6 +230,20 @@ class Table:
         old = self.snapshot(version, timestamp)
         parameters = {"version": str(old.version)}
         return self._replan(lambda now: self._plan_restore(now, old, parameters), options)
+
+    def rebased_commits(self) -> list[RebasedCommit]:
+        """Return the commits that gave their number to a foreign one, as they were before."""
+        return self._session.book.rebased_commits(self.table_id)
+
+    def vacuum(self, *, dry_run: bool = True, **options: Any) -> VacuumReport:
+        """Delete data files that nothing needs any more; only tells them unless told otherwise.
+
+        Options are those of VacuumOptions: retain (a timedelta; the table's own
+        delta.deletedFileRetentionDuration by default), allow_short_retention, orphans.
+        """
+        return vacuum_table(
+            self._session, self.refresh(), VacuumOptions(**options), dry_run=dry_run
+        )
 
     def detach(self) -> int:
         """End deltasql's hold: the log becomes complete and unfenced, any Delta writer may go on.
@@ -279,6 +302,7 @@ class Table:
     ) -> plans.Planned:
         from deltasql.client.presence import require_present  # noqa: PLC0415 (restore only)
 
+        old.require_files()
         planned = plans.plan_restore(now, old, parameters)
         require_present(planned.actions, self._session.store_of(self._row))
         return planned
@@ -306,8 +330,11 @@ class Table:
     def _once(self, work: Callable[[StagedTable], None], options: CommitOptions) -> int:
         """Do the work on the newest version; files are written once, whatever wins meanwhile."""
         staged = StagedTable(self._session, self.snapshot())
-        work(staged)
-        return self._commit_staged(staged, options)
+        try:
+            work(staged)
+            return self._commit_staged(staged, options)
+        finally:
+            staged.end()
 
     def _replan(self, plan: Callable[[Snapshot], plans.Planned], options: Mapping[str, Any]) -> int:
         """Plan and commit, again on the newer version when another commit was first."""

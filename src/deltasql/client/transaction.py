@@ -51,7 +51,12 @@ class Transaction:
             self._versions = {one.before.full_name: one.version for one in done}
         else:
             self._versions = {}
+        self._end()
         return self._versions
+
+    def _end(self) -> None:
+        for table in self._tables.values():
+            table.end()
 
     @property
     def versions(self) -> Mapping[str, int]:
@@ -67,7 +72,10 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self.commit()
-        else:
-            self._versions = {}
+        try:
+            if kind is None:
+                self.commit()
+            else:
+                self._versions = {}
+        finally:
+            self._end()

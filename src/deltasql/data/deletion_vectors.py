@@ -6,9 +6,7 @@ must never bring deleted rows back or delete others.
 
 from __future__ import annotations
 
-import base64
 import struct
-import uuid
 import zlib
 from array import array
 from collections.abc import Callable
@@ -18,20 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
 
-from deltasql.errors import CorruptDataError, ObjectNotFoundError
+from deltasql.catalog.objects import damaged_vector, vector_path
+from deltasql.errors import ObjectNotFoundError
 from deltasql.protocol.actions import DeletionVector
-from deltasql.storage.paths import encode_path
+from deltasql.protocol.z85 import decode_z85
 
 Vector: TypeAlias = BitMap64
 # Reads `length` bytes from `start` of the object at a log's path.
 ReadRange: TypeAlias = Callable[[str, int, int], bytes]
 
 _PORTABLE, _NATIVE = 1681511377, 1681511376
-_UUID_CHARS = 20
 _MAX_BITMAPS = 1 << 31
-_Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-_TO_B85 = bytes.maketrans(_Z85, _B85)
 
 
 def read_vector(vector: DeletionVector, read_range: ReadRange) -> Vector:
@@ -43,50 +38,31 @@ def read_vector(vector: DeletionVector, read_range: ReadRange) -> Vector:
     payload = _payload(vector, read_range)
     found = _checked(_parse(payload, vector), vector)
     if len(found) != vector.cardinality:
-        raise _damaged(vector, f"it holds {len(found)} rows, the log says {vector.cardinality}")
+        raise damaged_vector(
+            vector, f"it holds {len(found)} rows, the log says {vector.cardinality}"
+        )
     return found
-
-
-def vector_path(vector: DeletionVector) -> str | None:
-    """Return the path of the vector's file as a log's path, or None if it stands in the log.
-
-    Raises:
-        CorruptDataError: the log's entry is malformed.
-        UnsafePathError: it leads outside the table.
-    """
-    text = vector.path_or_inline_dv
-    match vector.storage_type:
-        case "i":
-            return None
-        case "p":
-            return text
-        case "u" if len(text) >= _UUID_CHARS:
-            prefix, code = text[:-_UUID_CHARS], text[-_UUID_CHARS:]
-            name = f"deletion_vector_{uuid.UUID(bytes=_decode_z85(code, vector)[:16])}.bin"
-            # This one name of the log is not percent-encoded.
-            return encode_path(f"{prefix}/{name}" if prefix else name)
-    raise _damaged(vector, f"its storage type {vector.storage_type!r} is not known")
 
 
 def _payload(vector: DeletionVector, read_range: ReadRange) -> bytes:
     path = vector_path(vector)
     if path is None:
-        return _decode_z85(vector.path_or_inline_dv, vector)[: vector.size_in_bytes]
+        return _decode_z85(vector)[: vector.size_in_bytes]
     size, start = vector.size_in_bytes, vector.offset or 0
     if size < 0 or start < 0:
-        raise _damaged(vector, "its place in the file is negative")
+        raise damaged_vector(vector, "its place in the file is negative")
     try:
         framed = read_range(path, start, size + 8)
     except ObjectNotFoundError as error:
-        raise _damaged(vector, "its file is missing") from error
+        raise damaged_vector(vector, "its file is missing") from error
     if len(framed) != size + 8:
-        raise _damaged(vector, "its file ends before it")
+        raise damaged_vector(vector, "its file ends before it")
     (told,) = struct.unpack(">i", framed[:4])
     payload, (checksum,) = framed[4:-4], struct.unpack(">I", framed[-4:])
     if told != size:
-        raise _damaged(vector, f"its file says {told} bytes, the log {size}")
+        raise damaged_vector(vector, f"its file says {told} bytes, the log {size}")
     if zlib.crc32(payload) != checksum:
-        raise _damaged(vector, "its checksum is wrong")
+        raise damaged_vector(vector, "its checksum is wrong")
     return payload
 
 
@@ -98,8 +74,8 @@ def _parse(payload: bytes, vector: DeletionVector) -> Vector:
         if magic == _NATIVE:
             return _parse_native(payload)
     except (ValueError, IndexError, struct.error) as error:
-        raise _damaged(vector, "its bitmap is malformed") from error
-    raise _damaged(vector, f"its magic number {magic} is not known")
+        raise damaged_vector(vector, "its bitmap is malformed") from error
+    raise damaged_vector(vector, f"its magic number {magic} is not known")
 
 
 def _checked(found: Vector, vector: DeletionVector) -> Vector:
@@ -107,7 +83,7 @@ def _checked(found: Vector, vector: DeletionVector) -> Vector:
     rows = found.to_array()
     positions = pa.array(rows, pa.uint64())
     if pc.all(pc.less(positions[:-1], positions[1:])).as_py() is False:
-        raise _damaged(vector, "its rows are not in order")
+        raise damaged_vector(vector, "its rows are not in order")
     return BitMap64(rows)
 
 
@@ -128,16 +104,8 @@ def _parse_native(payload: bytes) -> Vector:
     return found
 
 
-def _decode_z85(text: str, vector: DeletionVector) -> bytes:
-    raw = text.encode(errors="replace")
-    if len(raw) % 5 or raw.translate(None, _Z85):
-        raise _damaged(vector, "its text is not Z85")
+def _decode_z85(vector: DeletionVector) -> bytes:
     try:
-        return base64.b85decode(raw.translate(_TO_B85))
-    except ValueError as error:  # five characters that say more than four bytes can
-        raise _damaged(vector, "its text is not Z85") from error
-
-
-def _damaged(vector: DeletionVector, why: str) -> CorruptDataError:
-    name = vector.id if vector.storage_type != "i" else "in the log"
-    return CorruptDataError(f"The deletion vector {name} cannot be used: {why}.", vector=vector.id)
+        return decode_z85(vector.path_or_inline_dv)
+    except ValueError as error:
+        raise damaged_vector(vector, "its text is not Z85") from error

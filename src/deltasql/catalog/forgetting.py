@@ -1,0 +1,96 @@
+"""Retention of the book itself: old versions are forgotten, the state of the oldest kept is not.
+
+The floor is set first, under the table's lock: from then on nobody reads or compares what lies
+below it, and the rows go in small transactions that stop no writer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from deltasql.catalog.database import Database
+from deltasql.catalog.rows import HISTORY_FLOOR, TableRow, table_row
+from deltasql.crash import crash_point
+from deltasql.errors import TableNotFoundError
+from deltasql.protocol.codec import dump_values
+
+_STEP = 500
+_STATISTICS = {"num": "forget_stats_num", "text": "forget_stats_text"}
+# Of these the newest row at or below the floor stays.
+_SELDOM_CHANGED = ("forget_metadata", "forget_protocol", "forget_domains", "forget_txn_actions")
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPlan:
+    """Versions below `floor` may go, and ended files of `tombstones_through` and before."""
+
+    floor: int
+    tombstones_through: int
+    versions: int
+
+
+@dataclass(slots=True)
+class Forgetting:
+    """Forgets old versions of one catalog's tables."""
+
+    database: Database
+
+    def plan(self, row: TableRow, *, cutoff: int, tombstones: timedelta) -> ForgetPlan:
+        """Return what may be forgotten: what is older than `cutoff` and not in the log any more.
+
+        Tombstones stay `tombstones` longer than their versions: checkpoints hold them.
+        """
+        with self.database.read() as work:
+            first = work.rows("first_version_since", table_id=row.table_id, cutoff=cutoff)[0][0]
+            newest = row.current_version if first is None else first - 1
+            floor = max(min(newest, row.log_floor, row.mirrored_through), row.oldest_version)
+            moment = work.rows("version_time", table_id=row.table_id, version=floor)[0][0]
+            expired = moment - int(tombstones.total_seconds() * 1000)
+            kept = work.rows("first_version_since", table_id=row.table_id, cutoff=expired)[0][0]
+        through = min(floor, row.current_version if kept is None else kept - 1)
+        return ForgetPlan(floor, through, floor - row.oldest_version)
+
+    def run(self, row: TableRow, plan: ForgetPlan) -> None:
+        """Forget what the plan says; safe to repeat, also after a run that was cut short."""
+        self._raise_floor(row, plan.floor)
+        crash_point("after-history-floor")
+        self._forget_ended(row, plan.tombstones_through)
+        oldest = self.database.rows("oldest_version_row", table_id=row.table_id)[0][0]
+        for upto in range(oldest, plan.floor, _STEP):
+            with self.database.write() as work:
+                place = {"table_id": row.table_id, "floor": min(upto + _STEP, plan.floor)}
+                work.run("forget_chunks", **place)
+                work.run("forget_mirror_status", **place)
+                work.run("forget_versions", **place)
+            crash_point("after-forget-versions")
+        with self.database.write() as work:
+            for name in _SELDOM_CHANGED:
+                work.run(name, table_id=row.table_id, floor=plan.floor)
+
+    def _raise_floor(self, row: TableRow, floor: int) -> None:
+        with self.database.write() as work:
+            rows = work.rows("lock_table", table_id=row.table_id)
+            if not rows:
+                raise TableNotFoundError(f"There is no table with the id {row.table_id}.")
+            locked = table_row(rows[0])
+            if floor > locked.oldest_version:
+                wanted = {**locked.properties, HISTORY_FLOOR: str(floor)}
+                work.run("set_properties", table_id=row.table_id, properties=dump_values(wanted))
+            crash_point("before-history-floor")
+
+    def _forget_ended(self, row: TableRow, through: int) -> None:
+        oldest = self.database.rows("oldest_ended_version", table_id=row.table_id)[0][0]
+        if oldest is None or oldest > through:
+            return
+        place = {"table_id": row.table_id, "through": through}
+        # the index of statistics is in the order of its columns: one walk over each
+        for key, kind in self.database.rows("stats_keys", table_id=row.table_id):
+            with self.database.write() as work:
+                work.run(_STATISTICS[kind], stats_key=key, **place)
+        for upto in range(oldest, through + 1, _STEP):
+            place["through"] = min(upto + _STEP - 1, through)
+            with self.database.write() as work:
+                work.run("forget_vacuumed", **place)
+                work.run("forget_removed_files", **place)
+            crash_point("after-forget-files")

@@ -1,0 +1,127 @@
+"""Writes that are under way: those that take long are noted in SQL, so that vacuum spares them.
+
+A file that is written and not yet committed looks like a leftover. Vacuum never takes what is
+younger than an hour; a write that is older than minutes is noted here, and the note is renewed as
+long as the process lives.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from deltasql.catalog.database import Database
+from deltasql.errors import DeltaSqlError
+
+_logger = logging.getLogger(__name__)
+
+NOTED_AFTER_S = 600.0
+_EXPIRES_MS = 3 * 3600 * 1000
+
+
+@dataclass(slots=True)
+class _Write:
+    table_id: str
+    began_ms: int
+    began_s: float
+
+
+@dataclass(slots=True)
+class OpenWork:
+    """The writes of one session; safe to use from many threads."""
+
+    database: Database
+    holder: str
+    new_id: Callable[[], str]
+    now_ms: Callable[[], int]
+    monotonic: Callable[[], float] = time.monotonic
+    _writes: dict[str, _Write] = field(default_factory=dict)
+    _noted: set[str] = field(default_factory=set)
+    _timer: threading.Timer | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, table_id: str) -> str:
+        """Begin a write and return its id; costs nothing until it takes long."""
+        work_id = self.new_id()
+        with self._lock:
+            self._writes[work_id] = _Write(table_id, self.now_ms(), self.monotonic())
+            if self._timer is None:
+                self._arm()
+        return work_id
+
+    def end(self, work_id: str) -> None:
+        """End a write: it is committed, or given up."""
+        with self._lock:
+            self._writes.pop(work_id, None)
+            was_noted = work_id in self._noted
+            self._noted.discard(work_id)
+        if was_noted:
+            with self.database.write(durable=False) as work:
+                work.run("end_open_work", work_id=work_id)
+
+    def settle(self, work_id: str) -> bool:
+        """Before its commit: tell whether a write took long; then it is noted from now on.
+
+        Its files must be looked for after this: the note may be new, or may have expired.
+        """
+        write = self._writes[work_id]
+        slow = self.monotonic() - write.began_s >= NOTED_AFTER_S
+        # a machine that slept counts by the wall clock only
+        slow = slow or self.now_ms() - write.began_ms >= NOTED_AFTER_S * 1000
+        if slow:
+            self._note(work_id, write)
+        return slow
+
+    def note_slow(self) -> None:
+        """Note every write that takes long, and renew the notes."""
+        with self._lock:
+            slow = {
+                work_id: write
+                for work_id, write in self._writes.items()
+                if self.monotonic() - write.began_s >= NOTED_AFTER_S
+            }
+        for work_id, write in slow.items():
+            self._note(work_id, write)
+
+    def close(self) -> None:
+        """Renew nothing any more."""
+        with self._lock:
+            timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _note(self, work_id: str, write: _Write) -> None:
+        with self.database.write() as work:
+            work.run(
+                "note_open_work",
+                work_id=work_id,
+                table_id=write.table_id,
+                holder=self.holder,
+                started_at=write.began_ms,
+                expires_at=work.now_ms() + _EXPIRES_MS,
+            )
+        with self._lock:
+            is_over = work_id not in self._writes
+            self._noted.add(work_id)
+        if is_over:
+            self.end(work_id)
+
+    def _arm(self) -> None:
+        self._timer = threading.Timer(NOTED_AFTER_S, self._tick)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _tick(self) -> None:
+        try:
+            self.note_slow()
+        except DeltaSqlError as error:
+            # the commit notes it once more, and looks whether its files are there
+            _logger.warning("A long write could not be noted: %s", error.message)
+        with self._lock:
+            if self._timer is not None:
+                self._timer = None
+                if self._writes:
+                    self._arm()

@@ -1,0 +1,56 @@
+"""Vacuum of one table, as a session runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from deltasql.catalog.rows import TableRow
+from deltasql.catalog.vacuum_book import VacuumBook
+from deltasql.client.session import Session
+from deltasql.events import TableVacuumed
+from deltasql.mirror.vacuum import Vacuum, Vacuumed, VacuumOptions
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumReport:
+    """What vacuum deleted, or would delete."""
+
+    objects: tuple[Vacuumed, ...]
+    is_dry_run: bool
+
+    @property
+    def bytes(self) -> int:
+        """The size of the objects, where it is known."""
+        return sum(one.size for one in self.objects)
+
+    def __iter__(self) -> Iterator[Vacuumed]:
+        return iter(self.objects)
+
+
+def vacuum_table(
+    session: Session, row: TableRow, options: VacuumOptions, *, dry_run: bool
+) -> VacuumReport:
+    """Delete what nothing needs, or only tell it."""
+    leases = session.checkpointer.leases
+    vacuum = Vacuum(
+        session.book,
+        VacuumBook(session.book.database, leases, session.book.identity.epoch),
+        session.store_of,
+        session.engine.ownership.require_sole,
+        leases,
+        session.now_ms,
+    )
+    if dry_run:
+        return VacuumReport(tuple(vacuum.plan(row, options)), is_dry_run=True)
+    report = VacuumReport(tuple(vacuum.run(row, options)), is_dry_run=False)
+    session.sink(
+        TableVacuumed(
+            table_id=row.table_id,
+            table=row.full_name,
+            version=row.current_version,
+            objects=len(report.objects),
+            bytes=report.bytes,
+        )
+    )
+    return report

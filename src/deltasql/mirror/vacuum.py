@@ -1,0 +1,205 @@
+"""Delete data files that nothing needs any more: of versions past their retention, and orphans.
+
+Nothing goes that a live file, a version within retention, a version that the log does not show
+yet, an open transaction or another table refers to. Objects are marked in SQL before they are
+deleted, so that no commit can come to need them meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from typing import TypeVar
+
+from deltasql.catalog.catalog import SqlCatalog
+from deltasql.catalog.leases import Lease, Leases
+from deltasql.catalog.neighbours import Place, nested_folders
+from deltasql.catalog.objects import keys_below
+from deltasql.catalog.rows import TableRow
+from deltasql.catalog.snapshots import Snapshot
+from deltasql.catalog.vacuum_book import EndedFile, Horizon, VacuumBatch, VacuumBook
+from deltasql.crash import crash_point
+from deltasql.errors import BadArgumentError, LeaseLostError
+from deltasql.mirror.key_set import KeySet
+from deltasql.mirror.orphans import CHANGE_FOLDER, Orphanage, find_orphans
+from deltasql.protocol.actions import Cdc
+from deltasql.protocol.codec import decode_commit
+from deltasql.protocol.partitioning import physical_partition_columns
+from deltasql.protocol.properties import read_interval
+from deltasql.storage.port import ObjectStore
+
+_PURPOSE = "vacuum"
+_BATCH = 1_000
+_THREADS = 8
+_RETENTION = "delta.deletedFileRetentionDuration"
+# Whatever the retention: what is so young may belong to a write that nobody has noted yet.
+_YOUNGEST_ORPHAN = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumOptions:
+    """How much to keep; None is what the table's own property says."""
+
+    retain: timedelta | None = None
+    allow_short_retention: bool = False
+    orphans: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuumed:
+    """An object that may go, or has gone; an orphan is one that no version ever knew."""
+
+    key: str
+    size: int
+    is_orphan: bool
+
+
+@dataclass(slots=True)
+class Vacuum:
+    """Vacuums the tables of one catalog."""
+
+    catalog: SqlCatalog
+    book: VacuumBook
+    open_store: Callable[[TableRow], ObjectStore]
+    require_owner: Callable[[TableRow, ObjectStore], None]
+    leases: Leases
+    clock: Callable[[], int]
+
+    def plan(self, row: TableRow, options: VacuumOptions) -> Iterator[Vacuumed]:
+        """Yield what would go; changes nothing.
+
+        Raises:
+            BadArgumentError: the retention is shorter than the table's own.
+        """
+        snapshot = self.catalog.snapshot(row.table_id)
+        horizon = self._horizon(snapshot, options)
+        for batch in self._batches(snapshot, horizon, options):
+            yield from batch.objects
+
+    def run(self, row: TableRow, options: VacuumOptions) -> Iterator[Vacuumed]:
+        """Delete what nothing needs and yield it, batch by batch.
+
+        Raises:
+            BadArgumentError: the retention is shorter than the table's own.
+            LeaseLostError: another worker vacuums the table.
+            OwnershipError: the log is not ours, or ahead of SQL; nothing more goes.
+        """
+        lease = self.leases.acquire(row.table_id, _PURPOSE)
+        if lease is None:
+            raise LeaseLostError(f"Another worker vacuums {row.full_name}.", table=row.full_name)
+        try:
+            self.book.forget_dead_work()
+            self._finish(row, lease)
+            snapshot = self.catalog.snapshot(row.table_id)
+            horizon = self._horizon(snapshot, options)
+            for batch in self._batches(snapshot, horizon, options):
+                keys = set(self.book.mark(lease, row, horizon, batch.to_mark()))
+                self._delete(row, lease, sorted(keys))
+                yield from (one for one in batch.objects if one.key in keys)
+        finally:
+            self.leases.release(lease)
+
+    def _finish(self, row: TableRow, lease: Lease) -> None:
+        """Delete what a vacuum that was cut short has marked."""
+        while keys := self.book.marked(row.table_id, _BATCH):
+            self._delete(row, lease, keys)
+
+    def _delete(self, row: TableRow, lease: Lease, keys: list[str]) -> None:
+        store = self.open_store(row)
+        self.leases.renew(lease)
+        self.require_owner(row, store)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for _ in pool.map(store.delete, keys):
+                crash_point("after-vacuum-delete")
+        self.book.unmark(row.table_id, keys)
+        crash_point("after-vacuum-unmark")
+
+    def _horizon(self, snapshot: Snapshot, options: VacuumOptions) -> Horizon:
+        own = read_interval(snapshot.metadata.configuration, _RETENTION)
+        retain = own if options.retain is None else options.retain
+        if retain < own and not options.allow_short_retention:
+            raise BadArgumentError(
+                f"Table {snapshot.table.full_name} keeps removed files for {own}; {retain} is "
+                "shorter.",
+                hint=f"Change {_RETENTION}, or allow it (--allow-short-retention): readers and "
+                "writers at work may lose their files.",
+            )
+        # If one of the clocks is wrong, the earlier one deletes less.
+        now = min(self.clock(), self.book.database_now())
+        cutoff = now - int(retain.total_seconds() * 1000)
+        young = now - int(max(retain, _YOUNGEST_ORPHAN).total_seconds() * 1000)
+        return self.book.horizon(snapshot.table, cutoff=cutoff, orphans_before=young)
+
+    def _batches(
+        self, snapshot: Snapshot, horizon: Horizon, options: VacuumOptions
+    ) -> Iterator[_Batch]:
+        kept = KeySet(self.book.kept_keys(snapshot.table, horizon))
+        told: list[str] = []
+        for files in _in_batches(self.book.ended(snapshot.table, horizon)):
+            batch = _ended_batch(files, kept)
+            told += [one.key for one in batch.objects]
+            if batch.objects:
+                yield batch
+        if options.orphans:
+            ended = KeySet(told)  # a plan deletes nothing: they are still there to be found
+            orphans = self._orphans(snapshot, horizon, kept)
+            for some in _in_batches(one for one in orphans if one.key not in ended):
+                yield _Batch(some)
+
+    def _orphans(self, snapshot: Snapshot, horizon: Horizon, kept: KeySet) -> Iterator[Vacuumed]:
+        row = snapshot.table
+        place = Place(row.table_id, row.location, row.location_key)
+        with self.catalog.database.read() as work:
+            nested = nested_folders(work, place)
+        columns = physical_partition_columns(snapshot.metadata)
+        rules = Orphanage(kept, horizon.orphans_before, tuple(columns), nested)
+        changes: KeySet | None = None
+        for info in find_orphans(self.open_store(row), rules):
+            if info.key.startswith(CHANGE_FOLDER):
+                changes = changes or KeySet(self._change_files(row, horizon))
+                if info.key in changes:
+                    continue
+            yield Vacuumed(info.key, info.size, is_orphan=True)
+
+    def _change_files(self, row: TableRow, horizon: Horizon) -> Iterator[str]:
+        """Yield the change data of the versions that stay; only their commits name it."""
+        for version in range(max(horizon.gone_through, row.oldest_version), horizon.version + 1):
+            payload = self.catalog.payload(row.table_id, version)
+            actions = decode_commit(payload, version=version, lenient=True)
+            paths = [action.path for action in actions if isinstance(action, Cdc)]
+            yield from keys_below((row.location, row.location_key), paths, own=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    objects: tuple[Vacuumed, ...]
+    files: tuple[EndedFile, ...] = ()
+
+    def to_mark(self) -> VacuumBatch:
+        return VacuumBatch(frozenset(one.key for one in self.objects), self.files)
+
+
+T = TypeVar("T")
+
+
+def _in_batches(things: Iterable[T]) -> Iterator[tuple[T, ...]]:
+    left = iter(things)
+    while some := tuple(islice(left, _BATCH)):
+        yield some
+
+
+def _ended_batch(files: Iterable[EndedFile], kept: KeySet) -> _Batch:
+    sizes: dict[str, int] = {}
+    ended = []
+    for file in files:
+        going = [key for key in file.keys if key not in kept]
+        if going:
+            ended.append(file)
+        for key in going:
+            # a vector's file holds many vectors, and no row tells its size
+            sizes[key] = file.size if key == file.data_key else 0
+    objects = tuple(Vacuumed(key, size, is_orphan=False) for key, size in sizes.items())
+    return _Batch(objects, tuple(ended))

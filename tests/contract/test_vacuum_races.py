@@ -1,0 +1,205 @@
+"""Vacuum beside writers, clones and crashes: what is marked in SQL first is what goes, no more."""
+
+import os
+
+import pytest
+
+import deltasql
+from aging import DAY, Stage
+from builders import NO_MIRROR, a_remove, a_table, an_add, ids, rows
+from deltasql.client.open_work import NOTED_AFTER_S
+from deltasql.errors import OwnershipError, VacuumedError
+from deltasql.log.owner import OWNER_KEY
+from deltasql.protocol.files import commit_key
+from deltasql.testing.crash import hooked
+from deltasql.testing.invariants import check_invariants
+
+
+@pytest.fixture
+def stage(catalog_uri, tmp_path):
+    made = Stage(catalog_uri, tmp_path)
+    yield made
+    made.catalog.close()
+
+
+def test_files_of_a_long_transaction_stay_until_it_ends(stage, monkeypatch):
+    ticks = {"s": 0.0}
+    work = stage.catalog._session.open_work
+    monkeypatch.setattr(work, "monotonic", lambda: ticks["s"])
+    with stage.catalog.transaction() as tx:
+        tx.table("orders").append(rows(7))
+        (written,) = stage.files()
+        ticks["s"] = NOTED_AFTER_S + 1
+        work.note_slow()
+        stage.pass_days(30)
+        work.note_slow()
+        moment = (stage.now - 29 * DAY) / 1000
+        os.utime(stage.place / written, (moment, moment))
+        assert stage.vacuum() == set()
+    assert ids(stage.table) == [7]
+    assert stage.catalog._session.book.database.rows(
+        "oldest_open_work", table_id=stage.table.table_id, now=stage.now
+    ) == [(None,)]
+
+
+def test_a_writer_that_was_silent_for_too_long_commits_nothing(stage, monkeypatch):
+    ticks = {"s": 0.0}
+    work = stage.catalog._session.open_work
+    monkeypatch.setattr(work, "monotonic", lambda: ticks["s"])
+    with pytest.raises(deltasql.errors.DeltaSqlError) as caught, stage.catalog.transaction() as tx:
+        tx.table("orders").append(rows(7))
+        (written,) = stage.files()
+        moment = stage.now / 1000
+        os.utime(stage.place / written, (moment, moment))
+        stage.pass_days(30)
+        assert stage.vacuum() == {written}
+    assert "gone" in caught.value.message
+    assert stage.table.version == 0
+
+
+def test_a_note_that_vacuum_gave_up_refuses_the_commit(stage, monkeypatch):
+    """The writer was noted, then stopped for so long that its note expired during its commit."""
+    ticks = {"s": 0.0}
+    work = stage.catalog._session.open_work
+    monkeypatch.setattr(work, "monotonic", lambda: ticks["s"])
+    session = stage.catalog._session
+    commit = session.book.commit
+
+    def stop_then_commit(requests, **options):
+        stage.pass_days(1)
+        assert stage.vacuum() == set()  # forgets the note; the files are young still
+        return commit(requests, **options)
+
+    monkeypatch.setattr(type(session.book), "commit", lambda _, *a, **k: stop_then_commit(*a, **k))
+    with pytest.raises(VacuumedError, match="not heard of"), stage.catalog.transaction() as tx:
+        tx.table("orders").append(rows(7))
+        ticks["s"] = NOTED_AFTER_S + 1
+    assert stage.table.version == 0
+
+
+@pytest.mark.parametrize("trick", ["marker", "ahead"])
+def test_a_log_that_is_not_ours_alone_keeps_everything(stage, trick):
+    """A cloned database: the other copy has gone on with the log."""
+    gone = stage.add("gone.parquet")
+    stage.table.commit([gone])
+    stage.table.commit([a_remove(gone)])
+    stage.pass_days(30)
+    if trick == "marker":
+        marker = (stage.place / OWNER_KEY).read_bytes()
+        (stage.place / OWNER_KEY).write_bytes(marker.replace(b'"epoch":1', b'"epoch":2'))
+    else:
+        (stage.place / commit_key(3)).write_bytes(b"{}")
+    with pytest.raises(OwnershipError):
+        stage.vacuum()
+    assert stage.files() == {"gone.parquet"}
+
+
+class StopError(Exception):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize(
+    ("point", "passages"),
+    [
+        ("before-vacuum-marks", 1),
+        ("after-vacuum-marks", 1),
+        ("after-vacuum-delete", 1),
+        ("after-vacuum-delete", 3),
+        ("after-vacuum-unmark", 1),
+    ],
+)
+def test_a_vacuum_cut_short_is_finished_by_the_next(stage, point, passages):
+    gone = [stage.add(f"gone-{number}.parquet") for number in range(5)]
+    kept = stage.add("kept.parquet")
+    stage.table.commit([*gone, kept])
+    stage.table.commit([a_remove(add) for add in gone])
+    stage.pass_days(8)
+    passed = []
+
+    def stop(name: str) -> None:
+        passed.append(name)
+        if passed.count(point) == passages and name == point:
+            raise StopError
+
+    with hooked(stop), pytest.raises(StopError):
+        stage.vacuum()
+    marked = point != "before-vacuum-marks"
+    if marked:
+        with pytest.raises(VacuumedError):
+            stage.table.scan(version=1).to_arrow()
+        with pytest.raises(VacuumedError):
+            stage.table.restore(version=1)
+    if marked and point != "after-vacuum-unmark":
+        with pytest.raises(VacuumedError, match="is being deleted by vacuum"):
+            stage.table.commit([an_add("gone-4.parquet", day=None, partition_values={})])
+    stage.table.commit([stage.add("fresh.parquet")])  # others go on
+    stage.now += 2 * 60 * 1000  # the lease of the killed one is over
+    stage.vacuum()
+    assert stage.files() == {"kept.parquet", "fresh.parquet"}
+    row = stage.catalog._session.book.table("orders")
+    assert not row.is_vacuuming
+    check_invariants(stage.catalog, "orders")
+
+
+def test_a_clone_made_while_vacuum_runs_is_refused_or_spared(stage):
+    gone = stage.add("gone.parquet")
+    stage.table.commit([gone])
+    stage.table.commit([a_remove(gone)])
+    clone = a_table(stage.catalog, stage.tmp_path, "clone", partition_by=[])
+    path = (stage.place / "gone.parquet").as_uri()
+    stage.pass_days(8)
+    seen = []
+
+    def commit_clone(name: str) -> None:
+        if name == "after-vacuum-marks":
+            with pytest.raises(VacuumedError, match=r"gone\.parquet is being deleted"):
+                clone.commit([an_add(path, day=None, partition_values={})])
+            seen.append(name)
+
+    with hooked(commit_clone):
+        assert stage.vacuum() == {"gone.parquet"}
+    assert seen == ["after-vacuum-marks"]
+    assert clone.version == 0
+
+
+def test_what_is_committed_between_plan_and_mark_stays(stage, monkeypatch):
+    from deltasql.catalog.vacuum_book import VacuumBook
+
+    stage.put("left.parquet")
+    stage.put("other.parquet")
+    stage.pass_days(30)
+    mark = VacuumBook.mark
+
+    def commit_then_mark(self, *arguments):
+        if stage.table.version == 0:
+            stage.table.commit([an_add("left.parquet", day=None, partition_values={})])
+        return mark(self, *arguments)
+
+    monkeypatch.setattr(VacuumBook, "mark", commit_then_mark)
+    assert stage.vacuum() == {"other.parquet"}
+    assert stage.files() == {"left.parquet"}
+
+
+def test_change_data_of_versions_within_retention_stays(stage):
+    stage.put("_change_data/old.parquet")
+    stage.put("_change_data/new.parquet")
+    change = {"path": "_change_data/old.parquet", "size": 1, "dataChange": False}
+    stage.table.commit([{"cdc": {**change, "partitionValues": {}}}, stage.add("a.parquet")])
+    stage.table.commit([stage.add("c.parquet")])
+    stage.pass_days(30)
+    later = {**change, "path": "_change_data/new.parquet", "partitionValues": {}}
+    stage.table.commit([{"cdc": later}, stage.add("b.parquet")])
+    assert stage.vacuum() == {"_change_data/old.parquet"}
+
+
+def test_a_table_without_a_mirror_keeps_what_was_removed_since(catalog_uri, tmp_path):
+    stage = Stage(catalog_uri, tmp_path, settings=NO_MIRROR)
+    gone = stage.add("gone.parquet")
+    stage.table.commit([gone])
+    stage.table.commit([a_remove(gone)])
+    stage.pass_days(30)
+    with pytest.raises(OwnershipError):
+        stage.put("left.parquet", age_days=20)
+        stage.vacuum()
+    assert stage.files() == {"gone.parquet", "left.parquet"}
+    stage.catalog.close()
