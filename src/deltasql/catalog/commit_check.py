@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from deltasql.catalog.commit_request import CommitRequest
 from deltasql.catalog.database import Work
 from deltasql.catalog.payloads import read_payload
+from deltasql.catalog.rebased import renumberings
 from deltasql.catalog.rows import LockedTable, TableState
+from deltasql.catalog.vacuum_check import check_vacuum
 from deltasql.errors import (
     CommitConflictError,
     InvalidCommitError,
@@ -47,6 +49,21 @@ def check_request(
         InvalidCommitError, UnsupportedFeatureError: the actions cannot be committed at all.
     """
     row = locked.row
+    require_open(locked, epoch=epoch)
+    _check_numbers(locked, request)
+    _check_winners(work, locked, request)
+    _check_txns(work, locked, request)
+    check_vacuum(work, row, request)
+    check_rules(row.full_name, request.actions, *table)
+
+
+def require_open(locked: LockedTable, *, epoch: int) -> None:
+    """Refuse a table that takes no commits now.
+
+    Raises:
+        TableStateError, OwnershipError: it is in another state, or the catalog in another epoch.
+    """
+    row = locked.row
     if locked.epoch != epoch:
         raise OwnershipError(
             f"The catalog was recovered under epoch {locked.epoch}; this process has {epoch}.",
@@ -58,9 +75,23 @@ def check_request(
             table=row.full_name,
             state=str(row.state),
         )
-    _check_winners(work, locked, request)
-    _check_txns(work, locked, request)
-    check_rules(row.full_name, request.actions, *table)
+
+
+def _check_numbers(locked: LockedTable, request: CommitRequest) -> None:
+    """A version that was read before a renumbering is another one now; nothing read is nothing."""
+    known, row = request.known, locked.row
+    if known is None or renumberings(known.properties) == renumberings(row.properties):
+        return
+    if is_blind_append(request.actions, request.read) and request.expected_version is None:
+        return
+    raise CommitConflictError(
+        f"Table {row.full_name}: its versions were renumbered since {request.note.operation} read "
+        f"version {request.read.version}.",
+        table=row.full_name,
+        read_version=request.read.version,
+        operation=request.note.operation,
+        commit_id=request.commit_id,
+    )
 
 
 def _check_winners(work: Work, locked: LockedTable, request: CommitRequest) -> None:
@@ -83,6 +114,13 @@ def _check_winners(work: Work, locked: LockedTable, request: CommitRequest) -> N
             what = "metadata" if changed == row.metadata_version else "protocol"
             _refuse(locked, request, Conflict(f"it changed the table's {what}", what, winner))
         return
+    if read.version < row.oldest_version - 1:
+        raise CommitConflictError(
+            f"Table {row.full_name}: the commit was made on version {read.version}, and what came "
+            f"before {row.oldest_version} is forgotten; nobody can tell what it contradicts.",
+            table=row.full_name,
+            read_version=read.version,
+        )
     winners = _winners(work, row.table_id, read.version, current)
     conflict = find_conflict(request.actions, read, winners)
     if conflict is not None:

@@ -19,6 +19,9 @@ ENGINE_INFO = f"deltasql/{__version__}"
 _LEVEL = 3
 _local = threading.local()
 
+# In commitInfo: the transaction over several tables that a commit is a part of.
+TRANSACTION_KEY = "deltasqlTransactionId"
+
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
@@ -76,7 +79,7 @@ def _commit_info(
     note = request.note
     extra = dict(given.extra or {})
     if stamp.transaction_id is not None:
-        extra["deltasqlTransactionId"] = stamp.transaction_id
+        extra[TRANSACTION_KEY] = stamp.transaction_id
     parameters = operation_strings(given.operation_parameters) | operation_strings(note.parameters)
     metrics = operation_strings(given.operation_metrics) | operation_strings(note.metrics)
     return msgspec.structs.replace(

@@ -25,7 +25,11 @@ class CommitNote:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """One table's part of a transaction; `known` is its row as the caller last saw it."""
+    """One table's part of a transaction.
+
+    `known` is the table's row as the caller last saw it, `restores` an older version whose files
+    come back, `work_id` the note by which vacuum knows of a write that took long.
+    """
 
     table_id: str
     actions: tuple[Action, ...]
@@ -35,6 +39,8 @@ class CommitRequest:
     expected_version: int | None = None
     state_after: TableState = TableState.ACTIVE
     known: TableRow | None = None
+    restores: int | None = None
+    work_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

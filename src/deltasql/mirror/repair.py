@@ -1,7 +1,7 @@
 """Make a log equal to SQL again: put what is missing, rebuild checkpoints, write the hint anew.
 
 Bytes that are not ours are never overwritten on our own word: an operator says `replace`, and the
-others' bytes are kept aside first.
+others' bytes are kept aside first; or `adopt`, and ours move above them (see `adoption`).
 """
 
 from __future__ import annotations
@@ -13,25 +13,19 @@ from deltasql.catalog.log_files import LogFiles
 from deltasql.catalog.mirror_status import MirrorStatusTracker
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.crash import crash_point
-from deltasql.errors import MirrorError
+from deltasql.errors import BadArgumentError, MirrorError
 from deltasql.log.writer import write_commit
+from deltasql.mirror.adoption import Adoption, Repaired
 from deltasql.mirror.checkpoints import Checkpointer
+from deltasql.mirror.contest import CONTESTED
 from deltasql.mirror.engine import MirrorEngine
-from deltasql.parity.log import Difference, Finding, compare_log
+from deltasql.parity.log import Difference, Effort, Finding, compare_log
 from deltasql.protocol.codec import digest
 from deltasql.protocol.files import LOG_FOLDER
 from deltasql.storage.port import ObjectStore
 
+_DRAIN_S = 60.0
 SAVED = f"{LOG_FOLDER}_deltasql_saved/"
-
-
-@dataclass(frozen=True, slots=True)
-class Repaired:
-    """A difference, and what was done about it; `done` is false where somebody must decide."""
-
-    finding: Finding
-    done: bool
-    what: str
 
 
 @dataclass(slots=True)
@@ -43,10 +37,12 @@ class MirrorRepair:
     tracker: MirrorStatusTracker
     log_files: LogFiles
     adopter: Adopter
+    adoption: Adoption
 
-    def verify(self, row: TableRow) -> list[Finding]:
+    def verify(self, row: TableRow, effort: Effort | None = None) -> list[Finding]:
         """Return how the log differs from SQL; changes nothing."""
-        return compare_log(self.engine.catalog, self.log_files, row, self.engine.open_store(row))
+        store = self.engine.open_store(row)
+        return compare_log(self.engine.catalog, self.log_files, row, store, effort)
 
     def repair(
         self,
@@ -59,14 +55,21 @@ class MirrorRepair:
     ) -> list[Repaired]:
         """Repair a table's log, or one version of it, and make what waits due at once.
 
-        Foreign commits above SQL's newest version are taken into SQL with `adopt`.
+        With `adopt` foreign commits are taken into SQL; where SQL has commits of their numbers,
+        those move above them. With `replace` SQL wins.
+
+        Raises:
+            RebaseError: a commit of SQL cannot move; nothing was changed.
         """
+        if replace and adopt:
+            raise BadArgumentError("A foreign commit is replaced or adopted, not both.")
         store = self.engine.open_store(row)
         every = self.verify(row)
+        if adopt and any(finding.difference in CONTESTED for finding in every):
+            if version is not None:
+                raise BadArgumentError("Contested commits are adopted together, not one by one.")
+            return self._adopt_contested(row, store, every, dry_run=dry_run)
         findings = [f for f in every if version is None or f.version == version]
-        contested = {Difference.CHANGED_COMMIT, Difference.FOREIGN_COMMIT}
-        if any(finding.difference in contested for finding in every):
-            adopt = False  # what stands on another commit than ours is none of SQL's next versions
         if dry_run:
             return [
                 Repaired(f, self._can_do(f, replace=replace, adopt=adopt), f.action)
@@ -85,12 +88,28 @@ class MirrorRepair:
             )
         return done
 
+    def _adopt_contested(
+        self, row: TableRow, store: ObjectStore, every: list[Finding], *, dry_run: bool
+    ) -> list[Repaired]:
+        """Let the foreign commits have their numbers and move SQL's own above them."""
+        if dry_run:
+            return self.adoption.plan(row, store, every)
+        self.engine.ownership.forget(row.table_id)
+        self.engine.ownership.refuse_others(row, store)
+        done = self.adoption.adopt(row, store, every)
+        self.tracker.reset(row.table_id, now=self.engine.clock())
+        self.engine.catch_up(row.table_id, seconds=_DRAIN_S)
+        # what is left stands beside the commits: checkpoints of the old numbers, the hint
+        after = self.engine.catalog.table_by_id(row.table_id)
+        rest = self.verify(after)
+        return done + [self._one(after, store, f, replace=False, adopt=False) for f in rest]
+
     def _can_do(self, finding: Finding, *, replace: bool, adopt: bool) -> bool:
         if finding.difference is Difference.UNKNOWN_COMMIT:
             return adopt
-        if finding.difference in {Difference.CHANGED_COMMIT, Difference.FOREIGN_COMMIT}:
+        if finding.difference in CONTESTED:
             return replace
-        return finding.difference is not Difference.FOREIGN_FILE
+        return finding.difference not in {Difference.FOREIGN_FILE, Difference.WRONG_OWNER}
 
     def _one(
         self,
@@ -120,8 +139,9 @@ class MirrorRepair:
                 crash_point("foreign-replaced")
                 return Repaired(finding, done=True, what=f"replaced; the others are at {kept}")
             case _:
-                self._checkpoint_again(row, store, finding)
-                return Repaired(finding, done=True, what="written again")
+                done = self._checkpoint_again(row, store, finding)
+                what = "written again" if done else "another worker writes checkpoints just now"
+                return Repaired(finding, done=done, what=what)
 
     def _keep_aside(self, store: ObjectStore, key: str) -> str:
         """Copy foreign bytes to a place of their own and make sure that they are there."""
@@ -133,11 +153,12 @@ class MirrorRepair:
         crash_point("foreign-kept-aside")
         return kept
 
-    def _checkpoint_again(self, row: TableRow, store: ObjectStore, finding: Finding) -> None:
-        """Write a checkpoint anew, or the hint that names it."""
-        if finding.difference is Difference.WRONG_HINT:
-            self.checkpointer.hint_again(row)
-            return
-        if finding.difference is Difference.CHANGED_FILE:
-            self._keep_aside(store, finding.key)
-        self.checkpointer.write(row, finding.version or 0, replace=True)
+    def _checkpoint_again(self, row: TableRow, store: ObjectStore, finding: Finding) -> bool:
+        """Write a checkpoint anew, or the hint that names it; False while another worker does."""
+        if finding.difference is not Difference.WRONG_HINT:
+            if finding.difference is Difference.CHANGED_FILE:
+                self._keep_aside(store, finding.key)
+            if self.checkpointer.write(row, finding.version or 0, replace=True) is None:
+                return False
+        self.checkpointer.hint_again(row)
+        return True

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.checkpoint_source import CheckpointSource
 from deltasql.catalog.log_files import LogFiles, RecordedFile
-from deltasql.catalog.rows import TableRow
+from deltasql.catalog.rows import TableRow, TableState
 from deltasql.errors import CheckpointError, ObjectNotFoundError
 from deltasql.log.checkpoint import CheckpointWriter
-from deltasql.log.owner import OWNER_KEY
+from deltasql.log.owner import OWNER_KEY, Owner, encode_owner
 from deltasql.parity.checkpoints import require_equal
+from deltasql.parity.commit_words import describe_commit
 from deltasql.protocol.files import LAST_CHECKPOINT, LOG_FOLDER, LogFile, LogFileKind, commit_key
 from deltasql.protocol.last_checkpoint import LastCheckpoint, decode_hint
 from deltasql.storage.port import ObjectStore
@@ -31,11 +32,13 @@ class Difference(enum.StrEnum):
     MISSING_COMMIT = "missing_commit"
     CHANGED_COMMIT = "changed_commit"
     FOREIGN_COMMIT = "foreign_commit"
+    OWN_COMMIT = "own_commit"
     UNKNOWN_COMMIT = "unknown_commit"
     MISSING_FILE = "missing_file"
     CHANGED_FILE = "changed_file"
     FOREIGN_FILE = "foreign_file"
     WRONG_HINT = "wrong_hint"
+    WRONG_OWNER = "wrong_owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,45 +59,69 @@ class Finding:
 _ACTIONS = {
     Difference.MISSING_COMMIT: "`deltasql mirror repair` puts the stored bytes again",
     Difference.CHANGED_COMMIT: "compare both; `deltasql mirror repair --replace` puts SQL's bytes "
-    "and keeps the others aside",
+    "and keeps the others aside, --adopt takes them in and moves ours up",
     Difference.FOREIGN_COMMIT: "a writer bypassed SQL and took the number of a commit of ours; "
-    "`deltasql mirror repair --replace` lets SQL win and keeps the other aside",
+    "`deltasql mirror repair --replace` lets SQL win and keeps the other aside, --adopt takes it "
+    "in and moves ours up",
+    Difference.OWN_COMMIT: "`deltasql mirror repair --adopt` moves it above the foreign commits",
     Difference.UNKNOWN_COMMIT: "a writer bypassed SQL; `deltasql mirror repair --adopt` takes its "
     "commit into SQL",
     Difference.MISSING_FILE: "`deltasql mirror repair` writes it again",
     Difference.CHANGED_FILE: "`deltasql mirror repair` writes it again",
     Difference.FOREIGN_FILE: "somebody else put it there; readers may use it",
     Difference.WRONG_HINT: "`deltasql mirror repair` writes it again",
+    Difference.WRONG_OWNER: "nothing is mirrored here while it is so; `deltasql recover` makes the "
+    "log this catalog's own and fences off any other",
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard a comparison works: objects read at once, and what happens before each of them."""
+
+    workers: int = _WORKERS
+    before_each: Callable[[], None] = lambda: None
+
+
 def compare_log(
-    catalog: SqlCatalog, log_files: LogFiles, row: TableRow, store: ObjectStore
+    catalog: SqlCatalog,
+    log_files: LogFiles,
+    row: TableRow,
+    store: ObjectStore,
+    effort: Effort | None = None,
 ) -> list[Finding]:
     """Return how a table's log differs from SQL; an empty list means that they are equal.
 
     Versions that are not mirrored yet are no difference.
     """
+    effort = effort or Effort()
     listed = {info.key: info.size for info in store.list_from(LOG_FOLDER)}
     recorded = {file.key: file for file in log_files.all(row.table_id)}
-    found = list(_commits(catalog, row, store))
+    found = list(_commits(catalog, row, store, effort))
     found += _beyond(catalog, row, store, listed)
-    found += [f for file in recorded.values() if (f := _side_file(file, store)) is not None]
+    for file in recorded.values():
+        effort.before_each()
+        found += [f for f in [_side_file(file, store)] if f is not None]
     found += _strangers(catalog, row, store, listed, recorded)
-    hint = _hint(store, recorded)
-    return found if hint is None else [*found, hint]
+    beside = (_hint(store, recorded), _owner(catalog, row, store))
+    return found + [one for one in beside if one is not None]
 
 
-def _commits(catalog: SqlCatalog, row: TableRow, store: ObjectStore) -> Iterator[Finding]:
+def _commits(
+    catalog: SqlCatalog, row: TableRow, store: ObjectStore, effort: Effort
+) -> Iterator[Finding]:
     """Compare the digests of what is mirrored, many objects at a time."""
-    with ThreadPoolExecutor(_WORKERS, thread_name_prefix="deltasql-verify") as pool:
+
+    def digest_of(version: int) -> str | None:
+        effort.before_each()
+        return _digest(store, commit_key(version))
+
+    with ThreadPoolExecutor(effort.workers, thread_name_prefix="deltasql-verify") as pool:
         for first in range(row.log_floor, row.mirrored_through + 1, _WINDOW):
             last = min(first + _WINDOW - 1, row.mirrored_through)
             digests = catalog.digests(row.table_id, first, last)
             versions = range(first, last + 1)
-            for version, seen in zip(
-                versions, pool.map(lambda v: _digest(store, commit_key(v)), versions), strict=True
-            ):
+            for version, seen in zip(versions, pool.map(digest_of, versions), strict=True):
                 if seen is None:
                     yield Finding(
                         Difference.MISSING_COMMIT, commit_key(version), version, "is not there"
@@ -104,7 +131,7 @@ def _commits(catalog: SqlCatalog, row: TableRow, store: ObjectStore) -> Iterator
                         Difference.CHANGED_COMMIT,
                         commit_key(version),
                         version,
-                        f"has the digest {seen[:12]}, SQL has {str(digests.get(version))[:12]}",
+                        _contrast(catalog, row, store, version),
                     )
 
 
@@ -121,11 +148,25 @@ def _beyond(
         wanted = catalog.digests(row.table_id, file.version, file.version).get(file.version)
         seen = _digest(store, key)
         if wanted is None and seen is not None:
-            detail = f"SQL has the table up to {row.current_version}"
+            told = _words(store, key, file.version)
+            detail = f"SQL has the table up to {row.current_version}; log: {told}"
             yield Finding(Difference.UNKNOWN_COMMIT, key, file.version, detail)
         elif seen is not None and seen != wanted:
-            detail = f"holds other bytes than version {file.version} in SQL"
+            detail = _contrast(catalog, row, store, file.version)
             yield Finding(Difference.FOREIGN_COMMIT, key, file.version, detail)
+
+
+def _contrast(catalog: SqlCatalog, row: TableRow, store: ObjectStore, version: int) -> str:
+    """Tell what a contested version does on either side."""
+    ours = describe_commit(catalog.payload(row.table_id, version), version)
+    return f"log: {_words(store, commit_key(version), version)}; SQL: {ours}"
+
+
+def _words(store: ObjectStore, key: str, version: int) -> str:
+    try:
+        return describe_commit(store.get(key), version)
+    except ObjectNotFoundError:
+        return "gone again"
 
 
 def _side_file(file: RecordedFile, store: ObjectStore) -> Finding | None:
@@ -174,6 +215,20 @@ def _is_right_checkpoint(
     except CheckpointError:
         return False
     return True
+
+
+def _owner(catalog: SqlCatalog, row: TableRow, store: ObjectStore) -> Finding | None:
+    """A marker that is gone comes back with the next put; one that says otherwise stays."""
+    if row.state is TableState.DETACHED:
+        return None
+    identity = catalog.identity
+    wanted = encode_owner(Owner(identity.catalog_id, identity.epoch, row.table_id))
+    try:
+        is_ours = store.get(OWNER_KEY) == wanted
+    except ObjectNotFoundError:
+        return None
+    detail = "names another catalog, table or epoch, or is damaged"
+    return None if is_ours else Finding(Difference.WRONG_OWNER, OWNER_KEY, None, detail)
 
 
 def _hint(store: ObjectStore, recorded: dict[str, RecordedFile]) -> Finding | None:

@@ -64,6 +64,7 @@ moved as (
             head.version is not null
             or (
                 t.state = 'active'
+                and not t.is_vacuuming
                 and t.metadata_version = head.known_metadata
                 and t.protocol_version = head.known_protocol
                 and greatest({now}, t.last_ict + 1) < head.ceiling
@@ -269,3 +270,53 @@ select pg_advisory_xact_lock(hashtextextended('deltasql ' || current_schema(), 0
 -- name: lock_lease
 select holder, fencing from dl_leases
 where table_id = :table_id and purpose = :purpose for update
+
+-- name: lacking_rights
+select current_user::text, (
+    select string_agg(
+        case
+            when r.name = 'UPDATE' and has_any_column_privilege(to_regclass(:relation::text), r.name)
+                then 'UPDATE of some columns'
+            else r.name
+        end,
+        ', ' order by r.position
+    )
+    from unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE']) with ordinality r (name, position)
+    where not has_table_privilege(to_regclass(:relation::text), r.name)
+)
+
+-- name: absolute_paths
+select path, deletion_vector from dl_files
+where table_id <> :table_id::uuid
+    and (strpos(path, ':/') > 0 or substr(path, 1, 1) = '/' or strpos(deletion_vector, '"p"') > 0)
+union all
+select path, deletion_vector from dl_removed_files
+where table_id <> :table_id::uuid
+    and (strpos(path, ':/') > 0 or substr(path, 1, 1) = '/' or strpos(deletion_vector, '"p"') > 0)
+
+-- name: insert_vacuum_marks
+insert into dl_vacuum_marks (table_id, key)
+select :table_id::uuid, u from unnest(:key::text[]) u
+on conflict do nothing
+
+-- name: delete_vacuum_marks
+delete from dl_vacuum_marks where table_id = :table_id::uuid and key = any(:key::text[])
+
+-- name: insert_vacuumed
+insert into dl_vacuumed_files (file_id, table_id, vacuumed_at)
+select u, :table_id::uuid, :now::bigint from unnest(:file_id::bigint[]) u
+on conflict do nothing
+
+-- name: marked_keys
+select key from dl_vacuum_marks where table_id = :table_id::uuid and key = any(:keys::text[])
+
+-- A clone that comes to refer to files here waits for a vacuum that is marking, and the other
+-- way round.
+-- name: share_table
+select 1 from dl_tables where table_id = :table_id::uuid for share
+
+-- The server's lock for notifying is not held while a disk is waited for.
+-- name: tell_commits
+select
+    pg_catalog.set_config('synchronous_commit', 'off', true), pg_catalog.pg_notify(:channel, u)
+from unnest(:table_ids::text[]) u

@@ -97,8 +97,11 @@ where table_id = :table_id and version > :after and version <= :upto order by ve
 select
     version, committed_at, committer, operation, operation_params, operation_metrics,
     user_metadata, read_version, is_blind_append, adds, removes, bytes_added, bytes_removed,
-    commit_id, transaction_id, client, origin, digest
-from dl_table_versions
+    commit_id, transaction_id, client, origin, digest, (
+        select min(r.old_version) from dl_rebased_commits r
+        where r.table_id = v.table_id and r.commit_id = v.commit_id
+    )
+from dl_table_versions v
 where table_id = :table_id and version <= :upto order by version desc limit :most
 
 -- name: version_at
@@ -210,7 +213,7 @@ from dl_mirror_status where table_id = :table_id and version = :version
 update dl_mirror_status set
     status = 'SUCCESS', json_written = :json_written, checkpoint_written = :checkpoint_written,
     error_message = null, last_attempt_at = :now, next_attempt_at = null, updated_at = :now
-where table_id = :table_id and version = :version
+where table_id = :table_id and version = :version and digest = coalesce(:digest, digest)
 
 -- name: mirror_failure
 update dl_mirror_status set
@@ -219,9 +222,15 @@ update dl_mirror_status set
 where table_id = :table_id and version = :version and status <> 'SUCCESS'
 returning retry_count
 
+-- Whoever put bytes that are no longer this version's moves nothing on: it was renumbered.
 -- name: advance_mirrored_through
 update dl_tables set mirrored_through = :version
 where table_id = :table_id and mirrored_through = :version - 1
+    and exists (
+        select 1 from dl_table_versions v
+        where v.table_id = :table_id and v.version = :version
+            and v.digest = coalesce(:digest, v.digest)
+    )
 returning current_version
 
 -- name: mirror_failed_versions
@@ -391,6 +400,11 @@ insert into dl_mirror_status (
 select v.table_id, v.version, 'SUCCESS', {true}, {false}, v.digest, 0, :now, :now
 from dl_table_versions v
 where v.table_id = :table_id and v.version >= :first and v.version <= :last
+    and exists (
+        select 1 from dl_table_versions w
+        where w.table_id = :table_id and w.version = :last
+            and w.digest = coalesce(:digest, w.digest)
+    )
 on conflict (table_id, version) do update set
     status = 'SUCCESS', json_written = {true}, error_message = null,
     last_attempt_at = excluded.last_attempt_at, next_attempt_at = null,
@@ -400,6 +414,11 @@ where dl_mirror_status.status <> 'SUCCESS'
 -- name: advance_mirrored_range
 update dl_tables set mirrored_through = :last
 where table_id = :table_id and mirrored_through >= :first - 1 and mirrored_through < :last
+    and exists (
+        select 1 from dl_table_versions v
+        where v.table_id = :table_id and v.version = :last
+            and v.digest = coalesce(:digest, v.digest)
+    )
 returning current_version
 
 -- name: count_missing_mirror_rows
@@ -423,11 +442,11 @@ on conflict (table_id, version) do nothing
 select
     t.table_id, case when t.namespace = '' then t.name else t.namespace || '.' || t.name end,
     t.location, t.mirrored_through, t.current_version, v.committed_at, s.status, s.retry_count,
-    s.last_attempt_at, s.next_attempt_at, s.error_message, t.properties
+    s.last_attempt_at, s.next_attempt_at, s.error_message, t.properties, t.state
 from dl_tables t
 left join dl_table_versions v on v.table_id = t.table_id and v.version = t.mirrored_through + 1
 left join dl_mirror_status s on s.table_id = t.table_id and s.version = t.mirrored_through + 1
-where t.mirrored_through < t.current_version and t.state in ('active', 'detached')
+where t.mirrored_through < t.current_version and t.state in ('active', 'detached', 'conflict')
 order by v.committed_at
 
 -- name: reset_retries
@@ -469,3 +488,152 @@ where table_id = :table_id and log_floor < :floor and mirrored_through >= :floor
 
 -- name: forget_files_below
 delete from dl_log_files where table_id = :table_id and version < :floor
+
+-- Vacuum. `gone_through` is the newest version that ended files may go with.
+-- name: first_version_since
+select min(version) from dl_table_versions where table_id = :table_id and committed_at >= :cutoff
+
+-- name: kept_ended_files
+select path, deletion_vector from dl_removed_files
+where table_id = :table_id and ended_version > :gone_through and ended_version <= :version
+
+-- name: ended_files_to_vacuum
+select f.file_id, f.path, f.deletion_vector, f.size
+from dl_removed_files f
+left join dl_vacuumed_files v on v.file_id = f.file_id
+where f.table_id = :table_id and f.ended_version <= :gone_through and v.file_id is null
+
+-- name: all_paths
+select path, deletion_vector from dl_files where table_id = :table_id
+union all
+select path, deletion_vector from dl_removed_files where table_id = :table_id
+
+-- name: files_since
+select path, deletion_vector from dl_files where table_id = :table_id and added_version > :version
+union all
+select path, deletion_vector from dl_removed_files
+where table_id = :table_id and ended_version > :version and added_version > :version
+
+-- name: set_vacuuming
+update dl_tables set is_vacuuming = {true} where table_id = :table_id
+
+-- name: end_vacuuming
+update dl_tables set is_vacuuming = {false}
+where table_id = :table_id
+    and not exists (select 1 from dl_vacuum_marks m where m.table_id = :table_id)
+
+-- name: vacuum_marks
+select key from dl_vacuum_marks where table_id = :table_id order by key limit :most
+
+-- name: vacuumed_of_version
+select count(*), max(v.vacuumed_at)
+from dl_removed_files f
+join dl_vacuumed_files v on v.file_id = f.file_id
+where f.table_id = :table_id and f.ended_version > :version and f.added_version <= :version
+
+-- name: table_places
+select table_id, location, location_key from dl_tables
+where table_id <> :table_id and state <> 'deleted'
+
+-- name: note_open_work
+insert into dl_open_work (work_id, table_id, holder, started_at, expires_at)
+values (:work_id, :table_id, :holder, :started_at, :expires_at)
+on conflict (work_id) do update set expires_at = excluded.expires_at
+
+-- name: open_work
+select holder from dl_open_work where work_id = :work_id
+
+-- name: end_open_work
+delete from dl_open_work where work_id = :work_id
+
+-- name: forget_open_work
+delete from dl_open_work where expires_at < :now
+
+-- name: oldest_open_work
+select min(started_at) from dl_open_work where table_id = :table_id and expires_at >= :now
+
+-- Retention of the book. Of what changes seldom, the newest row at or below the floor stays.
+-- name: set_version_counts
+update dl_table_versions set
+    adds = :adds, removes = :removes, actions = :actions, bytes_added = :bytes_added,
+    bytes_removed = :bytes_removed
+where table_id = :table_id and version = :version
+
+-- name: oldest_version_row
+select min(version) from dl_table_versions where table_id = :table_id
+
+-- name: oldest_ended_version
+select min(ended_version) from dl_removed_files where table_id = :table_id
+
+-- name: stats_keys
+select stats_key, kind from dl_stats_columns where table_id = :table_id
+
+-- name: forget_stats_num
+delete from dl_stats_num where stats_key = :stats_key and file_id in (
+    select file_id from dl_removed_files where table_id = :table_id and ended_version <= :through
+)
+
+-- name: forget_stats_text
+delete from dl_stats_text where stats_key = :stats_key and file_id in (
+    select file_id from dl_removed_files where table_id = :table_id and ended_version <= :through
+)
+
+-- name: forget_vacuumed
+delete from dl_vacuumed_files where file_id in (
+    select file_id from dl_removed_files where table_id = :table_id and ended_version <= :through
+)
+
+-- name: forget_removed_files
+delete from dl_removed_files where table_id = :table_id and ended_version <= :through
+
+-- name: forget_chunks
+delete from dl_payload_chunks where table_id = :table_id and version < :floor
+
+-- name: forget_mirror_status
+delete from dl_mirror_status where table_id = :table_id and version < :floor
+
+-- name: forget_versions
+delete from dl_table_versions where table_id = :table_id and version < :floor
+
+-- name: forget_metadata
+delete from dl_metadata_updates
+where table_id = :table_id and version < (
+    select max(m.version) from dl_metadata_updates m
+    where m.table_id = :table_id and m.version <= :floor
+)
+
+-- name: forget_protocol
+delete from dl_protocol_updates
+where table_id = :table_id and version < (
+    select max(p.version) from dl_protocol_updates p
+    where p.table_id = :table_id and p.version <= :floor
+)
+
+-- name: forget_domains
+delete from dl_domain_metadata
+where table_id = :table_id and version < (
+    select max(d.version) from dl_domain_metadata d
+    where d.table_id = :table_id and d.version <= :floor and d.domain = dl_domain_metadata.domain
+)
+
+-- name: forget_txn_actions
+delete from dl_txn_actions
+where table_id = :table_id and version < (
+    select max(a.version) from dl_txn_actions a
+    where a.table_id = :table_id and a.version <= :floor and a.app_id = dl_txn_actions.app_id
+)
+
+-- name: verifications
+select table_id, started_at, verified_at, version, findings from dl_verifications
+
+-- name: verification
+select table_id, started_at, verified_at, version, findings from dl_verifications
+where table_id = :table_id
+
+-- name: begin_verification
+insert into dl_verifications (table_id, started_at) values (:table_id, :now)
+on conflict (table_id) do update set started_at = excluded.started_at
+
+-- name: end_verification
+update dl_verifications set verified_at = :now, version = :version, findings = :findings
+where table_id = :table_id

@@ -5,7 +5,7 @@
 select json_array(
     t.table_id, t.namespace, t.name, t.location, t.location_key, t.created_at, t.current_version,
     t.last_ict, t.metadata_version, t.protocol_version, t.state, t.first_version,
-    t.mirrored_through, t.log_floor, t.properties, c.epoch, 0
+    t.mirrored_through, t.log_floor, t.properties, t.is_vacuuming, c.epoch, 0
 ) as row_json
 from dl_tables t cross join dl_catalog c
 where t.table_id = :table_id
@@ -98,7 +98,7 @@ and f.file_id >= :low_id and f.file_id < :high_id
 
 -- name: files_state
 -- The first and the last number by age: near enough to share the rows out evenly. Commits leave
--- the rows of a version as they are; a new epoch or a shorter history may not.
+-- the rows of a version as they are; a recovery, a renumbering or a shorter history may not.
 select
     (
         select f.file_id from dl_files f
@@ -108,7 +108,7 @@ select
         select f.file_id from dl_files f
         where f.table_id = :table_id order by f.added_version desc, f.file_id desc limit 1
     ),
-    t.first_version, c.epoch
+    t.properties, c.epoch
 from dl_tables t cross join dl_catalog c
 where t.table_id = :table_id
 
@@ -117,3 +117,33 @@ insert into dl_schema_version (version, name, applied_at) values (:version, :nam
 
 -- name: schema_versions
 select version, name, applied_at from dl_schema_version order by version
+
+-- name: absolute_paths
+select path, deletion_vector from dl_files
+where table_id <> :table_id
+    and (instr(path, ':/') > 0 or substr(path, 1, 1) = '/' or instr(deletion_vector, '"p"') > 0)
+union all
+select path, deletion_vector from dl_removed_files
+where table_id <> :table_id
+    and (instr(path, ':/') > 0 or substr(path, 1, 1) = '/' or instr(deletion_vector, '"p"') > 0)
+
+-- name: insert_vacuum_marks
+insert into dl_vacuum_marks (table_id, key)
+select :table_id, {row.key} from json_each(:rows) r where true
+on conflict do nothing
+
+-- name: delete_vacuum_marks
+delete from dl_vacuum_marks
+where table_id = :table_id and key in (select {row.key} from json_each(:rows) r)
+
+-- name: insert_vacuumed
+insert into dl_vacuumed_files (file_id, table_id, vacuumed_at)
+select {row.file_id}, :table_id, :now from json_each(:rows) r where true
+on conflict do nothing
+
+-- name: marked_keys
+select key from dl_vacuum_marks
+where table_id = :table_id and key in (select k.value from json_each(:keys) k)
+
+-- name: share_table
+select 1 from dl_tables where table_id = :table_id
