@@ -43,6 +43,16 @@ def read_segment(store: ObjectStore) -> Segment:
     return build_segment(found, store.uri)
 
 
+def newest_commit(store: ObjectStore) -> int | None:
+    """Return the highest version that the log has a commit of, or None."""
+    newest = None
+    for info in store.list_from(LOG_FOLDER):
+        file = LogFile.parse(info.key.removeprefix(LOG_FOLDER))
+        if file is not None and file.kind is LogFileKind.COMMIT:
+            newest = file.version if newest is None else max(newest, file.version)
+    return newest
+
+
 def build_segment(files: Iterable[LogFile], uri: str) -> Segment:
     """Return the newest segment of these files; see `read_segment`."""
     listed = list(files)
@@ -61,14 +71,21 @@ def build_segment(files: Iterable[LogFile], uri: str) -> Segment:
 
 
 def _newest_checkpoint(files: Sequence[LogFile]) -> tuple[LogFile, ...]:
+    found = usable_checkpoints(files)
+    return found[-1] if found else ()
+
+
+def usable_checkpoints(files: Sequence[LogFile]) -> list[tuple[LogFile, ...]]:
+    """Return the checkpoints that have all their parts, oldest first, the better kind last."""
     groups: dict[tuple[int, int, int, str], list[LogFile]] = defaultdict(list)
     for file in files:
         rank = _RANK.get(file.kind)
         if rank is not None:
             label = file.name if file.kind is LogFileKind.V2 else ""
             groups[(file.version, rank, file.parts, label)].append(file)
-    for key in sorted(groups, reverse=True):
+    found = []
+    for key in sorted(groups):
         parts = sorted(groups[key], key=lambda file: file.part)
         if key[1] != 1 or [file.part for file in parts] == list(range(1, key[2] + 1)):
-            return tuple(parts)
-    return ()
+            found.append(tuple(parts))
+    return found

@@ -1,0 +1,102 @@
+"""Bring a table back into SQL from its log, when the database is lost."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from deltasql.catalog.catalog import check_name
+from deltasql.catalog.checkpoint_source import CheckpointSource
+from deltasql.catalog.commits import NewTable
+from deltasql.catalog.rows import split_name
+from deltasql.client.session import Session
+from deltasql.crash import crash_point
+from deltasql.errors import CheckpointError, OwnershipError, StorageUnavailableError
+from deltasql.importer.rebuild import rebuild
+from deltasql.log.checkpoint import CheckpointWriter
+from deltasql.log.owner import OWNER_KEY, Owner, encode_owner, read_owner
+from deltasql.log.reader import read_rules
+from deltasql.log.segment import read_segment
+from deltasql.mirror.checkpoints import recorded
+from deltasql.parity.checkpoints import require_equal
+from deltasql.protocol.features import is_fenced
+from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind
+from deltasql.storage.port import ObjectStore
+from deltasql.storage.resolve import canonical_location, location_key
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What came back; `unreachable` commits of the log stand before a gap and did not."""
+
+    table: str
+    first: int
+    version: int
+    unreachable: int
+    what: str
+
+
+def rebuild_table(session: Session, name: str, location: str) -> Rebuilt:
+    """Make a table of this catalog from a log that belonged to one that is lost.
+
+    The log becomes this catalog's: whoever still has the old database open is fenced off. The
+    table keeps the id it had.
+
+    Raises:
+        OwnershipError: the log never was a catalog's.
+        TableExistsError: the name, the place or the id is taken.
+    """
+    namespace, short = split_name(name)
+    check_name(namespace, short)
+    place = canonical_location(location)
+    store = session.store_at(place)
+    table_id = _known_id(store) or session.new_id()
+    identity = session.book.identity
+    new = NewTable(table_id, namespace, short, place, location_key(place))
+    importing = session.book.importing()
+    store.put(OWNER_KEY, encode_owner(Owner(identity.catalog_id, identity.epoch, table_id)))
+    crash_point("after-take-over")
+    past = rebuild(importing, store, new, now=session.now_ms())
+    session.engine.ownership.forget(table_id)
+    _record_checkpoints(session, table_id, past.first)
+    return Rebuilt(name, past.first, past.last, past.unreachable, _words(past.first))
+
+
+def _known_id(store: ObjectStore) -> str | None:
+    """Return the table's id by the owner marker; a fenced log may have lost its marker."""
+    try:
+        owner = read_owner(store)
+    except StorageUnavailableError:
+        owner = None
+    if owner is not None:
+        return owner.table_id
+    if not is_fenced(read_rules(store, read_segment(store)).protocol):
+        raise OwnershipError(
+            f"The log at {store.uri} has no owner marker and no fence: it is nobody's.",
+            hint="Only tables that deltasql has managed can be brought back from their logs.",
+        )
+    return None
+
+
+def _record_checkpoints(session: Session, table_id: str, first: int) -> None:
+    """Note the checkpoints of the log that are what SQL has now; `verify` tells of the others."""
+    row = session.book.table_by_id(table_id)
+    store = session.store_of(row)
+    names = (info.key.removeprefix(LOG_FOLDER) for info in store.list_from(LOG_FOLDER))
+    files = [file for name in names if (file := LogFile.parse(name)) is not None]
+    for file in files:
+        if file.kind is not LogFileKind.CHECKPOINT or not first <= file.version:
+            continue
+        source = CheckpointSource(session.book.snapshot(table_id, version=file.version))
+        with (
+            suppress(CheckpointError),
+            CheckpointWriter(store).fetch(file.version) as (found, path),
+        ):
+            require_equal(found, path, source)
+            with session.book.database.write() as work:
+                session.checkpointer.log_files.record(work, table_id, recorded(found))
+
+
+def _words(first: int) -> str:
+    rest = "" if first == 0 else f"; its history begins at {first}"
+    return f"rebuilt from the log; commits that had not reached it are lost{rest}"

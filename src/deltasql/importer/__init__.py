@@ -1,0 +1,1 @@
+"""From a log to the catalog."""
