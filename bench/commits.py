@@ -4,11 +4,12 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from bench.child import CaseFailedError, call, call_together
 from bench.contenders import CONTENDERS
-from bench.results import Bar, Case, Measured, Plan, Row, median_of
+from bench.results import Bar, Case, Measured, Plan, Row, median_of, ratio
 
 ONE = (
     "deltasql-sqlite",
@@ -50,23 +51,30 @@ def write(
     yield {"commits": done, "failed": failed, "seconds": now - started, "reason": reasons}
 
 
-def _round(plan: Plan, contender: str, writers: int, seconds: float) -> Measured:
-    """Make a fresh table and let the writers loose on it."""
+@contextmanager
+def fresh_place(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Give an empty folder and an empty database for as long as the block lasts."""
     token = uuid.uuid4().hex[:12]
     folder = plan.home / "commits" / token
     folder.mkdir(parents=True)
     place = plan.place(folder, f"c_{token}")
     plan.make_database(place["name"])
     try:
+        yield place
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        plan.drop_database(place["name"])
+
+
+def _round(plan: Plan, contender: str, writers: int, seconds: float) -> Measured:
+    """Make a fresh table and let the writers loose on it."""
+    with fresh_place(plan) as place:
         call("bench.commits:set_up", contender=contender, place=place)
         each = [
             {"contender": contender, "place": place, "writer": w, "seconds": seconds}
             for w in range(writers)
         ]
         found = call_together("bench.commits:write", each)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        plan.drop_database(place["name"])
     return Measured(
         value=sum(one["commits"] / one["seconds"] for one in found),
         rss_mb=max(one["rss_mb"] for one in found),
@@ -98,7 +106,7 @@ def one_writer(plan: Plan) -> Case:
     rates = {name: median_of(found[name, 1]) for name in ONE}
     base = rates["deltalake"]
     rows = [
-        Row.of(CONTENDERS[name][0], found[name, 1], {"x deltalake": _ratio(rates[name], base)})
+        Row.of(CONTENDERS[name][0], found[name, 1], {"x deltalake": ratio(rates[name], base)})
         for name in sorted(ONE, key=lambda name: -(rates[name] or 0.0))
     ]
     bars = []
@@ -107,9 +115,9 @@ def one_writer(plan: Plan) -> Case:
         lake = rates[f"ducklake-{backend}"]
         name = {"sqlite": "SQLite", "postgres": "PostgreSQL"}[backend]
         bars += [
-            Bar.least(f"SQL commit, {name}, against deltalake", _ratio(ours, base), 20),
-            Bar.least(f"SQL commit, {name}, against DuckLake on {name}", _ratio(ours, lake), 5),
-            Bar.least(f"mirrored inline, {name}, against deltalake", _ratio(mirrored, base), 8),
+            Bar.least(f"SQL commit, {name}, against deltalake", ratio(ours, base), 20),
+            Bar.least(f"SQL commit, {name}, against DuckLake on {name}", ratio(ours, lake), 5),
+            Bar.least(f"mirrored inline, {name}, against deltalake", ratio(mirrored, base), 8),
         ]
     how = (
         f"{plan.rounds} rounds of {plan.commit_seconds:g} s each, a fresh table per round. One add "
@@ -131,13 +139,13 @@ def eight_writers(plan: Plan) -> Case:
         for writers in (1, WRITERS):
             label = f"{CONTENDERS[name][0]}, {writers} writer{'s' * (writers > 1)}"
             failed = sum(one.failed for one in found[name, writers])
-            more = {"failed commits": str(failed), "x one writer": _ratio(many, alone)}
+            more = {"failed commits": str(failed), "x one writer": ratio(many, alone)}
             rows.append(Row.of(label, found[name, writers], more))
         if name == "deltalake":
             continue
         lost = sum(one.failed for one in found[name, WRITERS])
         title = CONTENDERS[name][0]
-        bars.append(Bar.least(f"{title}: 8 writers against one", _ratio(many, alone), 0.8))
+        bars.append(Bar.least(f"{title}: 8 writers against one", ratio(many, alone), 0.8))
         bars.append(Bar.most(f"{title}: failed commits of 8 writers", float(lost), 0))
     how = (
         f"{plan.rounds} rounds of {plan.writers_seconds:g} s; eight processes start together on "
@@ -145,7 +153,3 @@ def eight_writers(plan: Plan) -> Case:
         "repeated by the benchmark."
     )
     return Case("writers", "Eight writers on one table", "1/s", rows, bars, how)
-
-
-def _ratio(one: float | None, other: float | None) -> float | None:
-    return one / other if one and other else None

@@ -5,10 +5,9 @@ that makes commit number i. No data file is written where the contender can do w
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from bench import synthetic
+from bench import ours, synthetic
 from bench.peers import duck, ducklake_attach, iceberg_catalog, iceberg_file, iceberg_schema
 
 Commit = Callable[[int], None]
@@ -28,12 +27,7 @@ class DeltaSql:
         self.backend, self.mode = backend, mode
 
     def _connect(self, place: Place) -> Any:
-        import deltasql
-        from deltasql.settings import Settings
-
-        uri = place["pg_uri"] if self.backend == "postgres" else place["sqlite_uri"]
-        settings = Settings.load({"DELTASQL_MIRROR_MODE": self.mode}, Path(place["dir"]))
-        return deltasql.connect(uri, settings=settings)
+        return ours.connect(place, self.backend, self.mode)
 
     def setup(self, place: Place) -> None:
         with self._connect(place) as catalog:
@@ -136,6 +130,11 @@ CONTENDERS: dict[str, tuple[str, Any]] = {
     "deltasql-postgres-inline": (
         "deltasql, PostgreSQL, mirrored inline",
         DeltaSql("postgres", "inline"),
+    ),
+    "deltasql-sqlite-worker": ("deltasql, SQLite, beside a worker", DeltaSql("sqlite", "worker")),
+    "deltasql-postgres-worker": (
+        "deltasql, PostgreSQL, beside a worker",
+        DeltaSql("postgres", "worker"),
     ),
     "deltalake": ("deltalake (delta-rs)", DeltaRs()),
     "ducklake-sqlite": ("DuckLake, SQLite, row inlined", DuckLake("sqlite")),

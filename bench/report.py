@@ -8,7 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bench.results import Bar, Case, Plan, Row
+from bench.plot import draw
+from bench.results import Bar, Case, Curve, Plan, Row
 
 _NOTHING = "-"
 _PACKAGES = ("deltasql", "deltalake", "duckdb", "pyiceberg", "pyarrow", "psycopg")
@@ -18,15 +19,15 @@ _HOW = """\
 Every figure is the median of its rounds; a contender that broke in one of them has none. The
 library is measured from a frozen copy of its source, so that all rounds run the same code. A round
 of a contender is a fresh process; rounds are interleaved over the contenders, so that a busy moment
-hits all of them. The start of the process and imports are outside the timed part: each process
-first does the same on a tiny table, untimed, and a case whose process imports anything while the
-clock runs is refused. The page cache is warm, and every contender has a database of its own.
-Memory is the peak of the measuring process (the largest of several); that of the PostgreSQL server
-is not in it. Client and server share the machine; PostgreSQL runs with fsync, full_page_writes and
-synchronous_commit on, 1 GB of shared buffers and max_wal_size 8 GB, SQLite in WAL mode with
-synchronous=FULL. The tables hold no data files: one partition column with 1,000 values, paths
-with UUIDs, statistics of 5 columns. What each contender answers is checked by the number of files;
-DuckLake's filtered plans are checked only by the file they open first.
+hits all of them. The start of the process and imports are outside the timed part: where a single
+call is timed, each process first does the same on a tiny table, untimed, and a case whose process
+imports anything while the clock runs is refused. The page cache is warm, and every contender has a
+database of its own. Memory is the peak of the measuring process (the largest of several); that of
+the PostgreSQL server is not in it. Client and server share the machine; PostgreSQL runs with fsync,
+full_page_writes and synchronous_commit on, 1 GB of shared buffers and max_wal_size 8 GB, SQLite in
+WAL mode with synchronous=FULL. The tables hold no data files: one partition column with 1,000
+values, paths with UUIDs, statistics of 5 columns. What each contender answers is checked by the
+number of files; DuckLake's filtered plans are checked only by the file they open first.
 
 Run it again with `make bench` (or `make bench ARGS=--quick`); `--only NAME` runs one case.
 """
@@ -73,7 +74,8 @@ def merged(docs: Path, plan: Plan, cases: list[Case]) -> list[Case]:
 
 def _read(told: dict[str, Any]) -> Case:
     rows, bars = [Row(**row) for row in told["rows"]], [Bar(**bar) for bar in told["bars"]]
-    return Case(told["name"], told["title"], told["unit"], rows, bars, told["how"])
+    curves = [Curve(**curve) for curve in told.get("curves", [])]
+    return Case(told["name"], told["title"], told["unit"], rows, bars, told["how"], curves)
 
 
 def write(docs: Path, plan: Plan, cases: list[Case], before: Quiet, after: Quiet) -> None:
@@ -91,6 +93,9 @@ def write(docs: Path, plan: Plan, cases: list[Case], before: Quiet, after: Quiet
     parts += ["## Bars", _bars([bar for case in cases for bar in case.bars])]
     parts += [_case(case) for case in cases]
     parts.append(_HOW)
+    for case in cases:
+        if case.curves:
+            (docs / _picture(case)).write_text(draw(case.curves, case.unit), encoding="utf-8")
     (docs / "benchmarks.md").write_text("\n\n".join(parts).rstrip() + "\n", encoding="utf-8")
 
 
@@ -127,7 +132,14 @@ def _case(case: Case) -> str:
     heads = ["", f"median, {case.unit}", "lowest to highest", *more, "peak memory", "remark"]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     lines += ["| " + " | ".join(_cells(row, more)) + " |" for row in case.rows]
-    return f"## {case.title}\n\n" + "\n".join(lines) + f"\n\n{case.how}"
+    parts = [f"## {case.title}", "\n".join(lines), case.how]
+    if case.curves:
+        parts.insert(2, f"![{case.title}: share of all over {case.unit}]({_picture(case)})")
+    return "\n\n".join(parts)
+
+
+def _picture(case: Case) -> str:
+    return f"benchmarks-{case.name}.svg"
 
 
 def _cells(row: Row, more: list[str]) -> list[str]:

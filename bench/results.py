@@ -1,9 +1,10 @@
 """What a run measures, as values: rounds, rows, bars, cases, and the plan of the run."""
 
+import math
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +18,17 @@ class Measured:
     failed: int = 0
     note: str = ""
     is_broken: bool = False
+
+
+def ratio(one: float | None, other: float | None) -> float | None:
+    """Return one figure as a multiple of another, None where either is missing."""
+    return one / other if one and other else None
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """Return the smallest value that so large a share (0 to 1) of all lies at or below."""
+    ordered = sorted(values)
+    return ordered[max(math.ceil(share * len(ordered)) - 1, 0)] if ordered else None
 
 
 def median_of(found: Sequence[Measured]) -> float | None:
@@ -59,19 +71,27 @@ class Bar:
     holds: bool | None
 
     @classmethod
-    def least(cls, text: str, measured: float | None, limit: float) -> Self:
+    def least(cls, text: str, measured: float | None, limit: float, unit: str = "x") -> Self:
         holds = None if measured is None else measured >= limit
-        return cls(text, measured, f"at least {limit:g}x", holds)
+        return cls(text, measured, f"at least {limit:g}{unit}", holds)
 
     @classmethod
-    def most(cls, text: str, measured: float | None, limit: float) -> Self:
+    def most(cls, text: str, measured: float | None, limit: float, unit: str = "") -> Self:
         holds = None if measured is None else measured <= limit
-        return cls(text, measured, f"at most {limit:g}", holds)
+        return cls(text, measured, f"at most {limit:g}{unit}", holds)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line of a case's picture: `points` are (value, share of all that lie at or below it)."""
+
+    label: str
+    points: list[list[float]]
 
 
 @dataclass(frozen=True)
 class Case:
-    """One table of the report."""
+    """One table of the report, with a picture of its distributions where it has `curves`."""
 
     name: str
     title: str
@@ -79,6 +99,7 @@ class Case:
     rows: list[Row]
     bars: list[Bar]
     how: str
+    curves: list[Curve] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -105,6 +126,23 @@ class Plan:
     @property
     def list_rounds(self) -> int:
         return 3 if self.is_quick else 5
+
+    @property
+    def mirror_rounds(self) -> int:
+        return 1 if self.is_quick else 3
+
+    @property
+    def warm_rounds(self) -> int:
+        """Rounds that only warm the page cache."""
+        return 0 if self.is_quick else 1
+
+    def pairs(self, modes: Sequence[str], backends: Sequence[str]) -> list[tuple[str, str]]:
+        """Return (backend, mode) of all that can be had; a quick run tries each of them once."""
+        every = [(b, mode) for mode in modes for b in backends if self.has(b)]
+        if not self.is_quick:
+            return every
+        chosen = dict(zip(backends, modes, strict=True))
+        return [(b, mode) for b, mode in every if chosen[b] == mode]
 
     def has(self, contender: str) -> bool:
         return "postgres" not in contender or self.server is not None
@@ -133,6 +171,10 @@ class Plan:
         """Make a contender's database anew."""
         self.drop_database(name)
         self._admin(f"create database {name}")
+
+    def copy_database(self, source: str, name: str) -> None:
+        """Make a database that holds what another one does, which nobody may have open."""
+        self._admin(f"create database {name} template {source}")
 
     def drop_database(self, name: str) -> None:
         self._admin(f"drop database if exists {name} with (force)")

@@ -6,7 +6,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import commits, help_time, planning, report
+from bench import (
+    checkpoints,
+    commits,
+    drain,
+    full_load,
+    help_time,
+    lag,
+    outage,
+    planning,
+    report,
+    verifying,
+)
+from bench.child import CaseFailedError
 from bench.disk import sync_ms
 from bench.frozen import freeze
 from bench.results import Case, Plan
@@ -21,12 +33,20 @@ CASES: dict[str, Measure] = {
     "list-1m": lambda plan: planning.listing(plan, 1_000_000),
     "partition-1m": lambda plan: planning.pruning(plan, 1_000_000, "partition"),
     "range-1m": lambda plan: planning.pruning(plan, 1_000_000, "range"),
+    "checkpoint-1m": lambda plan: checkpoints.checkpoint(plan, 1_000_000, 5_000_000),
+    "drain": lambda plan: drain.backlog_drain(plan, 50 if plan.is_quick else 2_000),
+    "lag": lag.lag,
+    "full-load": full_load.full_load,
+    "outage": outage.outage,
+    "verify-10k": lambda plan: verifying.verify(plan, 10_000),
 }
-# What --quick takes instead of the cases that need the table of a million files.
+# What --quick takes instead of the cases that need a big table.
 QUICK: dict[str, Measure] = {
-    **{name: case for name, case in CASES.items() if not name.endswith("-1m")},
+    **{name: case for name, case in CASES.items() if not name.endswith(("-1m", "-10k"))},
     "partition-100k": lambda plan: planning.pruning(plan, 100_000, "partition"),
     "range-100k": lambda plan: planning.pruning(plan, 100_000, "range"),
+    "checkpoint-10k": lambda plan: checkpoints.checkpoint(plan, 10_000, 50_000),
+    "verify-200": lambda plan: verifying.verify(plan, 200),
 }
 
 
@@ -36,19 +56,23 @@ def main() -> int:
     chosen = QUICK if given.quick else CASES
     if given.only:
         chosen = {name: {**CASES, **QUICK}[name] for name in given.only}
-    home = ROOT / ".bench"
-    home.mkdir(exist_ok=True)
+    home = given.home.absolute()
+    home.mkdir(parents=True, exist_ok=True)
     source = freeze(home)
     before = _quiet(home)
     with postgres(home / "pg") as server:
         plan = Plan(home, server, given.quick, source)
-        cases = []
+        cases, broken = [], []
         for name, case in chosen.items():
             plan.say(f"== {name}")
-            cases.append(case(plan))
+            try:
+                cases.append(case(plan))
+            except CaseFailedError as error:  # what the other cases found must not be lost
+                broken.append(f"BROKE: {name}: {error}")
     told = report.merged(given.docs, plan, cases) if given.only else cases
     report.write(given.docs, plan, told, before, _quiet(home))
-    return _tell(cases)
+    print("\n".join(broken), end="\n" if broken else "")
+    return _tell(cases) or int(bool(broken))
 
 
 def _quiet(home: Path) -> report.Quiet:
@@ -60,6 +84,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes, some minutes")
     names = sorted({*CASES, *QUICK})
     parser.add_argument("--only", action="append", choices=names, help="one case; repeatable")
+    parser.add_argument("--home", type=Path, default=ROOT / ".bench", help="where tables are kept")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where to write")
     return parser.parse_args()
 

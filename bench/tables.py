@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import synthetic
+from bench import backlog, bulk, ours, synthetic
 from bench.child import call
 from bench.peers import duck, ducklake_attach, iceberg_catalog, iceberg_file, iceberg_schema
 from bench.results import Plan
@@ -49,7 +49,7 @@ def ensure(plan: Plan, kind: str, n: int) -> None:
 
 def _key() -> str:
     """Change with what the tables hold, so that nothing stale is measured."""
-    files = [Path(synthetic.__file__), Path(__file__)]
+    files = [Path(module.__file__) for module in (synthetic, backlog, bulk)] + [Path(__file__)]
     files += sorted((ROOT / "src/deltasql/catalog/sql/migrations").rglob("*.sql"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
 
@@ -63,17 +63,17 @@ def build(kind: str, place: dict[str, Any], n: int) -> dict[str, Any]:
         _build_ducklake(place, backend, n)
     elif name == "pyiceberg":
         _build_iceberg(place, n)
+    elif name == "bulk":
+        bulk.build(place, n)
+    elif name.startswith("backlog"):  # backlog20-sqlite: 20 tables with n commits each
+        backlog.build(place, backend, int(name.removeprefix("backlog")), n)
     else:
         _build_log(Path(place["dir"]) / "table/_delta_log", n)
     return {}
 
 
 def _build_deltasql(place: dict[str, Any], backend: str, n: int) -> None:
-    import deltasql
-    from deltasql.settings import Settings
-
-    settings = Settings.load({"DELTASQL_MIRROR_MODE": "off"}, Path(place["dir"]))
-    with deltasql.connect(place[_URI[backend]], settings=settings) as catalog:
+    with ours.connect(place, backend, "off") as catalog:
         location = f"{place['dir']}/table"
         table = catalog.create_table(
             "t", location=location, schema=synthetic.SCHEMA, partition_by=["date"]
@@ -82,9 +82,6 @@ def _build_deltasql(place: dict[str, Any], backend: str, n: int) -> None:
             table.commit([synthetic.add(i, n) for i in chunk])
     if backend == "postgres":
         _vacuum(place["pg_dsn"])
-
-
-_URI = {"sqlite": "sqlite_uri", "postgres": "pg_uri"}
 
 
 def _vacuum(dsn: str) -> None:
