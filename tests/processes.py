@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -25,3 +26,11 @@ def finish(process: subprocess.Popen, timeout: float = 240.0):
     out, err = process.communicate(timeout=timeout)
     assert process.returncode == 0, err
     return json.loads(out.splitlines()[-1])
+
+
+def until(holds, seconds: float = 60.0) -> None:
+    """Wait until something holds; fail if it does not in so long."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.02)

@@ -29,6 +29,7 @@ class Alert:
     title: str
     facts: tuple[str, ...]
     action: str
+    error_code: str | None = None
 
     def text(self) -> str:
         """Return the alert as people read it."""
@@ -40,7 +41,12 @@ class Alert:
 def log_alerts(alert: Alert) -> None:
     """Write an alert to the logger `deltasql.alerts`."""
     level = logging.ERROR if alert.severity == "critical" else logging.WARNING
-    fields = {"alert": alert.kind, "table": alert.table, "severity": alert.severity}
+    fields = {
+        "alert": alert.kind,
+        "table": alert.table,
+        "severity": alert.severity,
+        "error_code": alert.error_code,
+    }
     _logger.log(level, "%s", alert.text(), extra=fields)
 
 

@@ -1,17 +1,17 @@
 """Every error a user can meet, with its code, its exit code and what to do about it.
 
     DeltaSqlError
-      ConfigError                BadUriError  MissingExtraError  BadArgumentError
+      ConfigError                BadUriError  MissingExtraError  BadArgumentError  ListenError
       ProtocolError              MalformedActionError  InvalidCommitError  UnsupportedFeatureError
                                  LogGapError  SchemaError  ConstraintViolationError
                                  BadPredicateError  UnsafePathError  CorruptDataError
       CatalogError               TableNotFoundError  TableExistsError  VersionNotFoundError
                                  TableStateError  CommitConflictError*  CatalogUnavailableError*
                                  CommitUnknownError*  SchemaOutdatedError  SchemaMissingError
-                                 CatalogCorruptError
+                                 CatalogCorruptError  PermissionDeniedError  LoginRefusedError
       StorageError               ObjectNotFoundError  ObjectExistsError  AccessDeniedError
                                  StorageUnavailableError*  UnsafeStoreError
-      MirrorError                MirrorConflictError  MirrorLagError*  OwnershipError
+      MirrorError                MirrorConflictError  MirrorLagError*  OwnershipError  RebaseError
 
 (* = trying again may help.) Messages are one sentence and name the table, version, key or line;
 they never hold a secret. `context` carries the same facts for machines.
@@ -94,6 +94,13 @@ class BadArgumentError(ConfigError):
 
     code = "DS103"
     hint = "See the command's --help or the function's documentation."
+
+
+class ListenError(ConfigError):
+    """The address to listen on is taken, or not one of this machine."""
+
+    code = "DS104"
+    hint = "Choose another address for --listen, or stop the program that has it."
 
 
 class ProtocolError(DeltaSqlError):
@@ -246,11 +253,34 @@ class SchemaMissingError(CatalogError):
     hint = "Run `deltasql db init`."
 
 
+class VacuumedError(CatalogError):
+    """The operation needs data files that vacuum has deleted."""
+
+    code = "DS313"
+    hint = "Choose a newer version; `deltasql history` lists them."
+
+
 class CatalogCorruptError(CatalogError):
     """The catalog contradicts itself."""
 
     code = "DS310"
     hint = "Stop writing to the table and restore the database from a backup."
+
+
+class PermissionDeniedError(CatalogError):
+    """The database role lacks a right that this needs."""
+
+    code = "DS311"
+    hint = "deploy/postgres/roles.sql grants what readers, writers, workers and operators need."
+
+
+class LoginRefusedError(CatalogUnavailableError):
+    """The database refused the login, or its identity could not be proven."""
+
+    code = "DS312"
+    retryable = False
+    exit_code = 1
+    hint = "Check the user, the password and the TLS parameters of the URI."
 
 
 class StorageError(DeltaSqlError):
@@ -332,6 +362,14 @@ class LeaseLostError(MirrorError):
     retryable = True
     exit_code = 6
     hint = "Nothing is wrong: the other worker goes on; try again later if you must."
+
+
+class RebaseError(MirrorError):
+    """A commit of SQL cannot be placed above the foreign commits of the log."""
+
+    code = "DS506"
+    exit_code = 4
+    hint = "Nothing was changed; `deltasql mirror repair --replace` lets SQL win."
 
 
 class OwnershipError(MirrorError):

@@ -72,6 +72,16 @@ class VersionMirrored(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableVacuumed(Event):
+    """Data files that nothing needed are deleted."""
+
+    name: ClassVar[str] = "table_vacuumed"
+
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointWritten(Event):
     """A checkpoint of this version is in `_delta_log`."""
 
@@ -142,7 +152,10 @@ class LagMeasured(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcilerSwept(Event):
-    """A reconciler has looked over all tables; `queries` counts those it has asked in all."""
+    """A reconciler has looked over all tables; `queries` counts those it has asked in all.
+
+    `conflicts` is how many tables are in state conflict.
+    """
 
     name: ClassVar[str] = "reconciler_swept"
 
@@ -151,6 +164,7 @@ class ReconcilerSwept(Event):
     queries: int
     stores_down: int
     latency_ms: float
+    conflicts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +175,36 @@ class ReconcilerTroubled(Event):
     is_bad: ClassVar[bool] = True
 
     error_code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogVerified(Event):
+    """A worker has compared a log with SQL up to this version."""
+
+    name: ClassVar[str] = "log_verified"
+
+    findings: int
+    latency_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDiffers(Event):
+    """A worker has found an object of a log that differs from SQL; one event each."""
+
+    name: ClassVar[str] = "log_differs"
+    is_bad: ClassVar[bool] = True
+
+    key: str
+    difference: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingsCounted(Event):
+    """How many differences the last comparison of a log has found, whichever worker made it."""
+
+    name: ClassVar[str] = "findings_counted"
+
+    findings: int
 
 
 Sink = Callable[[Event], None]

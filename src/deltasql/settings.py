@@ -58,6 +58,15 @@ def _positive_duration(value: object) -> timedelta:
     return duration
 
 
+def _duration_or_off(value: object) -> timedelta:
+    if value is False or str(value).strip().lower() == "off":
+        return timedelta(0)
+    try:
+        return parse_duration(value)
+    except ValueError:
+        raise ValueError("a duration such as 30s, 5m or 1h, or off") from None
+
+
 def _whole(minimum: int) -> Callable[[object], int]:
     def parse(value: object) -> int:
         text = str(value).strip()
@@ -109,6 +118,17 @@ class MirrorSettings:
         "inline: right after each commit; worker: by a reconciler; off: SQL only",
     )
     inline_deadline: timedelta = _time("2s", "Longest time a commit waits for its inline mirror")
+    verify_interval: timedelta = _setting(
+        parse_duration("24h"),
+        _duration_or_off,
+        "A worker compares every log with SQL once in this time; 0 or off: never",
+    )
+    max_puts_per_second: int = _setting(
+        0, _whole(0), "Commits that one worker puts in a second; 0: as many as it can"
+    )
+    max_checkpoints_per_minute: int = _setting(
+        0, _whole(0), "Checkpoints that one worker writes in a minute; 0: as many as are due"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from deltasql.events import (
     CheckpointFailed,
     CheckpointWritten,
     Event,
+    FindingsCounted,
     LagMeasured,
     MirrorConflicted,
     MirrorFailed,
@@ -36,7 +37,8 @@ _LATENCY_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_0
 def logging_sink(logger: logging.Logger | None = None) -> Sink:
     """Return a sink that logs each event: WARNING for bad news, DEBUG for the rest.
 
-    Every field of the event is an `extra` of the record, and its name is `event`.
+    Every field of the event is an `extra` of the record, and its name is `event`; the line itself
+    tells the code of an error.
     """
     target = logger or logging.getLogger("deltasql")
 
@@ -44,7 +46,10 @@ def logging_sink(logger: logging.Logger | None = None) -> Sink:
         level = logging.WARNING if event.is_bad else logging.DEBUG
         if target.isEnabledFor(level):
             fields = {"event": event.name, **asdict(event)}
-            target.log(level, "%s %s@%d", event.name, event.table, event.version, extra=fields)
+            code = fields.get("error_code")
+            line = "%s %s@%d %s" if code else "%s %s@%d%s"
+            said = (event.name, event.table, event.version, code or "")
+            target.log(level, line, *said, extra=fields)
 
     return send
 
@@ -57,6 +62,7 @@ class _Metrics:
     mirror_lag_versions: Gauge
     mirror_backlog: Gauge
     mirror_stuck_versions: Gauge
+    mirror_findings: Gauge
     mirror_latency: Histogram
     mirror_failures: Counter
     open_latency: Histogram
@@ -68,6 +74,7 @@ class _Metrics:
     reconciler_queries: Gauge
     reconciler_sweep: Gauge
     stores_down: Gauge
+    tables_in_conflict: Gauge
 
 
 _by_registry: WeakKeyDictionary[CollectorRegistry, _Metrics] = WeakKeyDictionary()
@@ -114,6 +121,7 @@ def _register(registry: CollectorRegistry) -> _Metrics:
         mirror_lag_versions=gauge("mirror_lag_versions", "Versions in SQL but not in the log"),
         mirror_backlog=gauge("mirror_backlog_gauge", "Versions waiting to be mirrored"),
         mirror_stuck_versions=gauge("mirror_stuck_versions", "Versions that gave up retrying"),
+        mirror_findings=gauge("mirror_findings", "Differences that the last verify found"),
         mirror_latency=latency("mirror_latency_ms", "From commit to the log, in milliseconds"),
         mirror_failures=counter("mirror_failures_total", "Failed attempts to mirror a version"),
         open_latency=latency("metadata_open_latency_ms", "Reading a snapshot, in milliseconds"),
@@ -125,6 +133,7 @@ def _register(registry: CollectorRegistry) -> _Metrics:
         reconciler_queries=plain("reconciler_queries", "Queries of this worker for work, so far"),
         reconciler_sweep=plain("reconciler_sweep_ms", "The last look over all tables"),
         stores_down=plain("stores_down", "Object stores that do not answer this worker"),
+        tables_in_conflict=plain("tables_in_conflict", "Tables whose log contradicts SQL"),
     )
 
 
@@ -150,11 +159,22 @@ def _count(metrics: _Metrics, event: Event) -> None:
             metrics.reconciler_queries.set(event.queries)
             metrics.reconciler_sweep.set(event.latency_ms)
             metrics.stores_down.set(event.stores_down)
+            metrics.tables_in_conflict.set(event.conflicts)
+        case _:
+            _count_state(metrics, event)
+
+
+def _count_state(metrics: _Metrics, event: Event) -> None:
+    """What a worker sees of a table at the moment."""
+    table = event.table
+    match event:
         case LagMeasured():
             metrics.mirror_lag_seconds.labels(table).set(event.lag_seconds)
             metrics.mirror_lag_versions.labels(table).set(event.lag_versions)
             metrics.mirror_backlog.labels(table).set(event.lag_versions)
             metrics.mirror_stuck_versions.labels(table).set(event.stuck_versions)
+        case FindingsCounted():
+            metrics.mirror_findings.labels(table).set(event.findings)
         case _:
             pass
 

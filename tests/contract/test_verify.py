@@ -42,21 +42,47 @@ def test_an_untouched_log_is_equal(catalog, table):
     assert catalog.mirror.repair("orders") == []
 
 
-@pytest.mark.req("R34")
-def test_a_byte_flipped_anywhere_is_found(catalog, table):
-    """Every file of the log, at random places; the marker tells the catalog whose log it is."""
-    chance = random.Random(SEED)
-    files = [f for f in (log_of(table) / "_delta_log").iterdir() if f.name != "_deltasql"]
-    assert len(files) >= 15
-    for file in files:
+def _flip(catalog, table, chance: random.Random, flips: int) -> None:
+    """Change a byte of a file of the log, again and again; each time that file is named."""
+    files = sorted((log_of(table) / "_delta_log").iterdir())
+    assert {"_deltasql", "_last_checkpoint"} < {file.name for file in files}
+    assert len(files) >= 16
+    for turn in range(flips):
+        # every file once, then at random
+        file = files[turn] if turn < len(files) else chance.choice(files)
         good = file.read_bytes()
-        for _ in range(3):
-            at = chance.randrange(len(good))
-            file.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
-            found = catalog.mirror.verify("orders")
-            assert [one.key for one in found] == [f"_delta_log/{file.name}"], (SEED, at)
+        at, other = chance.randrange(len(good)), chance.randrange(1, 256)
+        file.write_bytes(good[:at] + bytes([good[at] ^ other]) + good[at + 1 :])
+        found = catalog.mirror.verify("orders")
+        assert [one.key for one in found] == [f"_delta_log/{file.name}"], (SEED, at, other)
         file.write_bytes(good)
     assert catalog.mirror.verify("orders") == []
+
+
+@pytest.mark.req("R34")
+def test_a_byte_flipped_anywhere_is_found(catalog, table):
+    """Commits, checkpoints, the hint, and the marker that tells whose log it is."""
+    _flip(catalog, table, random.Random(SEED), flips=40)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("seed", range(5))
+def test_many_flipped_bytes_are_found(catalog, table, seed):
+    _flip(catalog, table, random.Random(SEED + seed), flips=150)
+
+
+def test_a_damaged_marker_is_left_to_the_operator(catalog, catalog_uri, table):
+    marker = log_of(table) / "_delta_log" / "_deltasql"
+    good = marker.read_bytes()
+    marker.write_bytes(good[:-9])
+    assert kinds(catalog) == [Difference.WRONG_OWNER]
+    assert [one.done for one in catalog.mirror.repair("orders")] == [False]
+    assert marker.read_bytes() == good[:-9]
+    catalog.new_epoch()
+    with deltasql.connect(catalog_uri) as again:
+        again.mirror.recover("orders")
+        assert kinds(again) == []
+        check_invariants(again, "orders")
 
 
 @pytest.mark.req("R35")
@@ -121,15 +147,18 @@ def test_a_conflict_is_settled_by_replacing_and_commits_go_on(catalog, table):
     assert kinds(catalog) == []
 
 
-def test_what_stands_on_a_contested_commit_is_not_adopted(catalog, table):
-    foreign = b'{"commitInfo":{"timestamp":1}}\n'
+def test_what_stands_on_a_contested_commit_is_adopted_with_it(catalog, table):
     for version in (13, 14):
-        (log_of(table) / commit_key(version)).write_bytes(foreign)
+        foreign = f'{{"commitInfo":{{"timestamp":{version}}}}}\n'
+        (log_of(table) / commit_key(version)).write_text(foreign)
     table.commit([an_add("ours")])
+    assert kinds(catalog) == [Difference.FOREIGN_COMMIT, Difference.UNKNOWN_COMMIT]
+    assert [one.done for one in catalog.mirror.repair("orders")] == [False, False]
     done = catalog.mirror.repair("orders", adopt=True)
-    assert [one.done for one in done] == [False, False]
-    assert table.version == 13
-    assert table.state == "conflict"
+    assert [one.done for one in done] == [True, True, True]
+    assert (table.version, table.state) == (15, "active")
+    check_invariants(catalog, "orders")
+    assert kinds(catalog) == []
 
 
 def test_strangers_are_listed(catalog, table):

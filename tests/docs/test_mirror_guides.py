@@ -16,9 +16,8 @@ import deltasql
 from builders import NO_MIRROR, a_table, rows
 from commands import commands_in, parse_command
 from deltasql import events
-from deltasql.errors import MirrorConflictError
-from deltasql.mirror.alerting import conflict_alert, lag_alert, stuck_alert
-from deltasql.parity.log import Difference
+from deltasql.mirror.alerting import conflict_alert, differs_alert, lag_alert, stuck_alert
+from deltasql.parity.log import Difference, Finding
 from deltasql.settings import Settings
 from deltasql.sinks import prometheus_sink
 from deltasql.uri import PostgresUri, parse_uri
@@ -119,12 +118,14 @@ def test_monitoring_lists_the_events_of_the_worker_with_their_fields():
 
 
 def test_monitoring_quotes_the_alerts_as_they_are_told():
-    conflict = conflict_alert("orders", 7, "key", MirrorConflictError("other bytes"))
+    conflict = conflict_alert("orders", 7, "key", "DS501: other bytes")
     alerts = [
         lag_alert("orders", 61, 7, WARN, CRITICAL),
         lag_alert("orders", 301, 7, WARN, CRITICAL),
-        stuck_alert("orders", 1500, 5, "The store refused the credentials."),
+        stuck_alert("orders", 1500, 5, "DS403: The store refused the credentials."),
         conflict,
+        differs_alert("orders", [Finding(Difference.WRONG_HINT, "key", 7, "is not there")] * 2),
+        differs_alert("orders", [Finding(Difference.MISSING_COMMIT, "key", 7, "is not there")]),
     ]
     page = text_of("monitoring.md")
     for alert in alerts:

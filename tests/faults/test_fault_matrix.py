@@ -1,91 +1,80 @@
 """Every fault at every step of the mirror, on every store: the guarantees hold, nobody is blamed.
 
-A cell breaks one step for a while; then the store is well again and a pass of the reconciler ends
-it. Cells that make no sense are those that `Fault` itself refuses to strike: a write cannot be
-stale, a read cannot exist already, a listing cannot be cut.
+A cell breaks one step for a while or for good, and is void if the step was never reached. While
+it lasts nothing is taken for a conflict and whatever is stuck has alerted; then the store is well
+again and one pass of the reconciler ends it. tests/faults/test_http_faults.py has the faults of
+the wire (each status, a reset, a cut reply), tests/faults/test_disk_full.py a disk without room.
+
+Cells that make no sense, by kind:
+  FAIL_AFTER              only what writes can take effect and lose its reply
+  EXISTS_THOUGH_OURS      only a conditional put is answered so (412)
+  EXISTS_WITHOUT_EFFECT   the same (409)
+  TRUNCATE                only a read returns bytes; `head` and `list` return none, and a reply
+                          to a write is not looked at
+  STALE_READ              only a read can be old; the list has a kind of its own
+  STALE_LIST              only the list; no step but `list` makes one
 """
 
 import uuid
 
 import pytest
 
-import deltasql
-from builders import SCHEMA, rows
-from deltasql.protocol.files import LAST_CHECKPOINT
-from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing.faults import Fault, Kind
 from deltasql.testing.faulty import FaultyStore
-from deltasql.testing.invariants import check_invariants
+from fault_steps import STEPS, Weather, suffer
 from plugins.store_fixtures import _place
 
-WORKER = Settings(mirror=MirrorSettings(mode="worker", checkpoint_interval=2))
-CHECKPOINT = "*.checkpoint.parquet"
-STEPS = {
-    "commit put": ("put_if_absent", "*.json"),
-    "commit read back": ("get", "*.json"),
-    "owner marker": ("*", "*_deltasql"),
-    "checkpoint put": ("put_if_absent", CHECKPOINT),
-    "checkpoint look": ("head", CHECKPOINT),
-    "checkpoint read back": ("open_input", CHECKPOINT),
-    "hint put": ("put", LAST_CHECKPOINT),
-    "hint read": ("get", LAST_CHECKPOINT),
-    "log ahead look": ("head", "*.json"),
-}
 CELLS = [
     pytest.param(kind, step, id=f"{kind.name}-{step}")
     for kind in Kind
-    for step, (operation, _) in STEPS.items()
-    if kind is not Kind.STALE_LIST
-    and Fault(kind).strikes(operation if operation != "*" else "get", "x")
+    for step, where in STEPS.items()
+    if where.faults(kind, None)
 ]
-LASTING = 3
+
+
+class Faults:
+    """The faults of one cell: switched on and off, counted over all stores."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        self.is_on = False
+        self._faults = faults
+        self._ill: list[FaultyStore] = []
+
+    def wrap(self, store):
+        ill = FaultyStore(store, self._faults, sleep=lambda _: None)
+        self._ill.append(ill)
+        return Switch(store, ill, self)
+
+    def strikes(self, kind: Kind) -> int:
+        return sum(call.kind is kind for ill in self._ill for call in ill.calls)
 
 
 class Switch:
-    """A store whose faults a test switches on and off; one script counts for all its calls."""
+    """A store that is ill while its cell's faults are on."""
 
-    def __init__(self, inner, faults: list[Fault]) -> None:
-        self._well, self._faults, self._ill = inner, faults, None
+    def __init__(self, well, ill: FaultyStore, faults: Faults) -> None:
+        self._well, self._ill, self._faults = well, ill, faults
 
     def __getattr__(self, name: str):
-        if not self._faults:
-            return getattr(self._well, name)
-        if self._ill is None:
-            self._ill = FaultyStore(self._well, tuple(self._faults), sleep=lambda _: None)
-        return getattr(self._ill, name)
+        return getattr(self._ill if self._faults.is_on else self._well, name)
 
 
-def _suffer(uri: str, location: str, options: dict[str, str], kind: Kind, step: str) -> None:
-    faults: list[Fault] = []
-    operation, key = STEPS[step]
-    with deltasql.connect(
-        uri,
-        settings=WORKER,
-        storage_options=options,
-        wrap_store=lambda store: Switch(store, faults),
-    ) as catalog:
-        table = catalog.create_table("t", location=location, schema=SCHEMA)
-        table.wait_mirrored()
-        for number in range(3):
-            table.append(rows(number))
-        catalog._session.engine.ownership.forget(table.table_id)
-        faults.append(Fault(kind, operation, key, times=LASTING, seconds=0.01, keep=5))
-        for _ in range(2):
-            catalog.mirror.run_once()
-        assert table.state == "active", f"{kind.name} at {step} was taken for a conflict"
-        faults.clear()
-        table.append(rows(9))
-    with deltasql.connect(uri, settings=WORKER, storage_options=options) as catalog:
-        catalog.mirror.run_once()
-        check_invariants(catalog, "t")
-        assert catalog.mirror.verify("t") == []
-        assert catalog.table("t").version == 4
+def _suffer(uri, place: tuple[str, dict[str, str]], cell: tuple[Kind, str, int | None]) -> None:
+    (location, options), (kind, step, times) = place, cell
+    faults = Faults(STEPS[step].faults(kind, times))
+
+    def switch(to: bool) -> None:
+        faults.is_on = to
+
+    weather = Weather(lambda: switch(True), lambda: switch(False), lambda: faults.strikes(kind))
+    suffer(uri, location, weather, storage_options=options, wrap_store=faults.wrap)
 
 
+@pytest.mark.parametrize("times", [3, None], ids=["a while", "for good"])
 @pytest.mark.parametrize(("kind", "step"), CELLS)
-def test_a_fault_on_local_files(tmp_path, kind, step):
+def test_a_fault_on_local_files(tmp_path, kind, step, times):
     uri = f"deltasql://sqlite/{tmp_path}/c.db"
-    _suffer(uri, str(tmp_path / "table"), {}, kind, step)
+    _suffer(uri, (str(tmp_path / "table"), {}), (kind, step, times))
 
 
 @pytest.mark.verify
@@ -93,5 +82,5 @@ def test_a_fault_on_local_files(tmp_path, kind, step):
 @pytest.mark.parametrize("place", ["s3", "azure", "gcs"])
 def test_a_fault_on_an_object_store(request, tmp_path, place, kind, step):
     uri = f"deltasql://sqlite/{tmp_path}/c.db"
-    location, options = _place(place, request, tmp_path, f"matrix-{uuid.uuid4().hex[:8]}")
-    _suffer(uri, location, options, kind, step)
+    where = _place(place, request, tmp_path, f"matrix-{uuid.uuid4().hex[:8]}")
+    _suffer(uri, where, (kind, step, None))

@@ -25,6 +25,7 @@ from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing.faults import Fault, Kind
 from deltasql.testing.faulty import FaultyStore
 from deltasql.testing.invariants import check_invariants
+from processes import until
 
 WORKER = Settings(mirror=MirrorSettings(mode="worker"))
 QUICK = ReconciliationConfig(
@@ -98,13 +99,6 @@ class Running:
         assert not self._thread.is_alive()
 
 
-def until(holds, seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to that"
-        time.sleep(0.02)
-
-
 def behind(catalog, name: str = "orders") -> int:
     return catalog.mirror.status(name)["lag_versions"]
 
@@ -167,7 +161,7 @@ def test_one_store_that_is_down_does_not_hold_up_the_others(catalog, reconciler,
         started = time.monotonic()
         until(lambda: behind(catalog, "bad") == 0)
         assert time.monotonic() - started < 15
-        assert reconciler.breakers.down() == []
+        until(lambda: reconciler.breakers.down() == [])
     for name in ("bad", "good"):
         check_invariants(catalog, name)
 

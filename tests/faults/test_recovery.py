@@ -3,10 +3,10 @@
 import shutil
 from pathlib import Path
 
-import psycopg
 import pytest
 
 import deltasql
+from backups import Backup
 from builders import a_table, an_add, ids, rows
 from deltasql.errors import MirrorConflictError, OwnershipError, TableStateError
 from deltasql.protocol.codec import serialize_actions
@@ -17,39 +17,6 @@ from readers import READERS, read_deltasql
 
 def log_of(table) -> Path:
     return Path(table.location.removeprefix("file://"))
-
-
-class Backup:
-    """A copy of a catalog's database, as it is now, that can be put back."""
-
-    def __init__(self, uri: str, tmp_path, server=None) -> None:
-        self.uri = uri
-        self._file = Path(uri.split("sqlite/")[1]) if "sqlite" in uri else None
-        self._kept = tmp_path / "backup.db"
-        self._server = server
-
-    @property
-    def _name(self) -> str:
-        return self.uri.split("/postgres/")[1].split("/")[0]
-
-    def take(self) -> None:
-        if self._file is not None:
-            shutil.copy(self._file, self._kept)
-        else:
-            self._admin(f"create database {self._name}_old template {self._name}")
-
-    def put_back(self) -> None:
-        if self._file is not None:
-            for file in self._file.parent.glob(f"{self._file.name}-*"):
-                file.unlink()
-            shutil.copy(self._kept, self._file)
-        else:
-            self._admin(f"drop database {self._name} with (force)")
-            self._admin(f"create database {self._name} template {self._name}_old")
-
-    def _admin(self, statement: str) -> None:
-        with psycopg.connect(self._server.dsn(), autocommit=True) as connection:
-            connection.execute(statement)
 
 
 @pytest.fixture
@@ -200,3 +167,39 @@ def test_adopted_bytes_need_not_be_canonical(catalog_uri, tmp_path):
         catalog.mirror.repair("orders", adopt=True)
         assert catalog._session.book.payload(table.table_id, 1) == payload
         assert catalog.mirror.verify("orders") == []
+
+
+class _Stale:
+    """A store whose listings end at an old version of the log."""
+
+    def __init__(self, inner, newest: int) -> None:
+        self._inner, self._newest = inner, newest
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    def list_from(self, prefix, start_after=""):
+        found = self._inner.list_from(prefix, start_after)
+        last = commit_key(self._newest) if self._newest >= 0 else ""
+        return (info for info in found if info.key <= last)
+
+
+@pytest.mark.parametrize("newest", [1, -1], ids=["an old one", "an empty one"])
+def test_a_recovery_does_not_rest_on_a_listing(catalog_uri, tmp_path, backup, newest):
+    """SQL's own version 2 is not the log's: its 3 must not be put on top of ours."""
+    with deltasql.connect(catalog_uri) as catalog:
+        a_table(catalog, tmp_path).append(rows(1))
+    backup.take()
+    with deltasql.connect(catalog_uri) as catalog:
+        for number in (2, 3):
+            catalog.table("orders").append(rows(number))
+    backup.put_back()
+    with deltasql.connect(catalog_uri) as catalog:
+        table = catalog.table("orders")
+        assert table.append(rows(9)) == 2
+        catalog.new_epoch()
+    with deltasql.connect(catalog_uri, wrap_store=lambda store: _Stale(store, newest)) as catalog:
+        with pytest.raises(MirrorConflictError, match="another commit"):
+            catalog.mirror.recover("orders")
+        assert catalog.table("orders").version == 2
+        assert [entry.origin for entry in catalog.table("orders").history()] == ["commit"] * 3

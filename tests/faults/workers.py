@@ -40,6 +40,25 @@ def _append_until_killed(uri: str, table: str, worker: str, settings: Settings |
             print(json.dumps([token, version]), flush=True)
 
 
+def append_through(uri: str, table: str, worker: str) -> None:
+    """Append until killed, whatever the database does: each token is sent until it is answered."""
+    with deltasql.connect(uri, settings=WORKED) as catalog:
+        orders = catalog.table(table)
+        print("ready", flush=True)
+        for number in itertools.count():
+            token = f"{worker}-{number}"
+            print(json.dumps([token, _insist(orders, token)]), flush=True)
+
+
+def _insist(orders: deltasql.Table, token: str) -> int:
+    while True:
+        try:
+            return orders.commit([an_add(f"{token}.parquet")], commit_id=token)
+        except DeltaSqlError as error:
+            if not error.retryable:
+                raise
+
+
 def mixed(uri: str, table: str, worker: str, count: str, mirror: str) -> None:
     """Append, replace and delete partitions; print what was acknowledged and what refused."""
     settings = NO_MIRROR if mirror == "off" else None
@@ -130,6 +149,12 @@ def mirror_work(uri: str, place: str) -> None:
         for number in range(6):
             orders.append(rows(number), commit_id=f"append-{number}")
         catalog.mirror.run_once()
+
+
+def adopt_contested(uri: str) -> None:
+    """Settle a contest by the operator's word: theirs stay, ours move above them."""
+    with deltasql.connect(uri) as catalog:
+        catalog.mirror.repair("orders", adopt=True)
 
 
 def _tell(token: str, table: str, version: int) -> None:

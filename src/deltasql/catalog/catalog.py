@@ -13,9 +13,13 @@ from deltasql.catalog.adopt import Adopter
 from deltasql.catalog.commit_request import CommitRequest, Committed
 from deltasql.catalog.commits import Committer, NewTable
 from deltasql.catalog.database import Database, UniqueViolationError
+from deltasql.catalog.history import HistoryEntry, history_entry
 from deltasql.catalog.ids import IdBlocks
+from deltasql.catalog.importing import Importing
 from deltasql.catalog.pause import with_pause
 from deltasql.catalog.payloads import StoredCommit, read_commits, read_payload
+from deltasql.catalog.rebased import RebasedCommit, list_rebased, read_rebased
+from deltasql.catalog.renumber import Renumberer
 from deltasql.catalog.rows import CatalogRow, TableRow, TableState, split_name, table_row
 from deltasql.catalog.snapshots import Snapshot, open_snapshot
 from deltasql.crash import crash_point
@@ -24,38 +28,16 @@ from deltasql.errors import (
     CatalogCorruptError,
     CatalogError,
     CatalogUnavailableError,
+    PermissionDeniedError,
     TableExistsError,
     TableNotFoundError,
     TableStateError,
+    VersionNotFoundError,
 )
 from deltasql.protocol.codec import dump_values
 
 _LONGEST_NAME = 255
 _NEWEST = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryEntry:
-    """One version in the history of a table."""
-
-    version: int
-    committed_at: int
-    committer: str | None
-    operation: str
-    operation_params: dict[str, str]
-    operation_metrics: dict[str, str]
-    user_metadata: str | None
-    read_version: int | None
-    is_blind_append: bool
-    adds: int
-    removes: int
-    bytes_added: int
-    bytes_removed: int
-    commit_id: str
-    transaction_id: str | None
-    client: str | None
-    origin: str
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +183,22 @@ class SqlCatalog:
     def history(self, table_id: str, limit: int | None = None) -> list[HistoryEntry]:
         """Return the versions of a table, newest first."""
         rows = self.database.rows("history", table_id=table_id, upto=_NEWEST, most=limit or _NEWEST)
-        return [_history(row) for row in rows]
+        return [history_entry(row) for row in rows]
 
     def changes(self, table_id: str, after: int, upto: int) -> list[FileChange]:
-        """Return the files that came and went after one version and up to another."""
+        """Return the files that came and went after one version and up to another.
+
+        Raises:
+            VersionNotFoundError: some of these versions are forgotten.
+        """
+        row = self.table_by_id(table_id)
+        if after < row.oldest_version - 1:
+            raise VersionNotFoundError(
+                f"Table {row.full_name} has forgotten what came before version "
+                f"{row.oldest_version}.",
+                table=row.full_name,
+                version=after,
+            )
         rows = self.database.rows("changes", table_id=table_id, after=after, upto=upto)
         return [_file_change(row) for row in rows]
 
@@ -216,6 +210,23 @@ class SqlCatalog:
     def adopter(self) -> Adopter:
         """Return what takes commits of others into this catalog."""
         return Adopter(self.database, self.committer.cache, IdBlocks(self.database, "file_id"))
+
+    def importing(self) -> Importing:
+        """Return what writes the past of a log into the book."""
+        return Importing(self.database, IdBlocks(self.database, "file_id"))
+
+    def renumberer(self) -> Renumberer:
+        """Return what gives contested numbers to the commits of others."""
+        return Renumberer(self.database, self.identity.epoch)
+
+    def rebased_commits(self, table_id: str) -> list[RebasedCommit]:
+        """Return the commits that had another number once, as they were then."""
+        return list_rebased(self.database, table_id)
+
+    def rebased_payload(self, table_id: str, commit: RebasedCommit) -> bytes:
+        """Return the exact bytes that a commit had under its old number."""
+        with self.database.read() as work:
+            return read_rebased(work, table_id, commit)
 
     def current_epoch(self) -> int:
         """Return the epoch that the catalog has now, which may be newer than this process."""
@@ -306,7 +317,7 @@ def find_identity(database: Database) -> CatalogRow | None:
     """Return the catalog's identity by one query, or None where its schema is not the newest."""
     try:
         rows = database.rows("open_catalog")
-    except CatalogUnavailableError:
+    except (CatalogUnavailableError, PermissionDeniedError):
         raise
     except CatalogError:
         return None
@@ -326,14 +337,6 @@ def _identity(database: Database) -> CatalogRow:
 
 def _row(values: tuple[Any, ...]) -> CatalogRow:
     return CatalogRow(str(values[0]), values[1], values[2])
-
-
-def _history(row: tuple[Any, ...]) -> HistoryEntry:
-    values = list(row)
-    values[4] = msgspec.json.decode(values[4])
-    values[5] = msgspec.json.decode(values[5])
-    values[8] = bool(values[8])
-    return HistoryEntry(*values)
 
 
 def _file_change(row: tuple[Any, ...]) -> FileChange:

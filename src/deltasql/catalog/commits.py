@@ -29,6 +29,7 @@ from deltasql.errors import (
     CommitConflictError,
     CommitUnknownError,
     InvalidCommitError,
+    PermissionDeniedError,
     TableNotFoundError,
     TableStateError,
 )
@@ -249,7 +250,8 @@ class Committer:
                         self._fast.fence(work, requests[0].table_id, ceiling)
             except TableNotFoundError:
                 return None
-            except (CatalogUnavailableError, CommitUnknownError):
+            # a right that was taken away meanwhile tells nothing of the commit either
+            except (CatalogUnavailableError, CommitUnknownError, PermissionDeniedError):
                 if self.monotonic() >= deadline:
                     raise CommitUnknownError(
                         "The connection was lost during COMMIT and the catalog does not answer."

@@ -25,6 +25,8 @@ class Dialect:
     has_row_locks: bool
     has_writing_ctes: bool
     has_server_clock: bool
+    # whether those who watch learn of commits only if a writer tells them
+    must_tell_commits: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,20 @@ class Work(Protocol):
 
     def now_ms(self) -> int:
         """Return the clock that commits are stamped by, in milliseconds."""
+
+
+class CommitWatch(Protocol):
+    """Signs that somebody has committed; hints, of which one may be lost or too many."""
+
+    def heard(self, seconds: float) -> bool:
+        """Wait at most so long; tell whether somebody committed since the last call.
+
+        Raises:
+            CatalogError: there will be no more signs.
+        """
+
+    def close(self) -> None:
+        """Let go of what it holds."""
 
 
 class Database(Protocol):
@@ -112,6 +128,12 @@ class Database(Protocol):
         self, text: str, params: dict[str, Any], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Run a query text and yield its rows in batches, never all of them in memory."""
+
+    def tell_commits(self, table_ids: Sequence[str]) -> None:
+        """Give those who watch a sign that these tables have new versions."""
+
+    def watch_commits(self) -> CommitWatch:
+        """Watch for commits, on a connection of its own."""
 
     def create_namespace(self) -> None:
         """Make the place that holds the tables, where the database has such a thing."""

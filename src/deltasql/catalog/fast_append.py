@@ -24,6 +24,7 @@ from deltasql.catalog.commit_rows import SMALL, VersionPlan, partition_text, sma
 from deltasql.catalog.database import Database, Work
 from deltasql.catalog.definitions import DefinitionCache, TableDefinition
 from deltasql.catalog.ids import IdBlocks
+from deltasql.catalog.objects import is_absolute
 from deltasql.catalog.rows import TableRow, TableState, table_row
 from deltasql.crash import crash_point
 from deltasql.errors import CatalogCorruptError, CommitUnknownError
@@ -178,9 +179,10 @@ def _fits(request: CommitRequest, known: TableRow, definition: TableDefinition) 
     return (
         request.expected_version is None
         and request.state_after is TableState.ACTIVE
+        and request.work_id is None
         and known.state is TableState.ACTIVE
         and 0 < len(request.actions) <= SMALL
-        and all(isinstance(action, Add) for action in request.actions)
+        and all(isinstance(a, Add) and not is_absolute(a.path) for a in request.actions)
         and request.read.version >= max(known.metadata_version, known.protocol_version)
         and is_blind_append(request.actions, request.read)
         and "rowTracking" not in (definition.protocol.writer_features or ())

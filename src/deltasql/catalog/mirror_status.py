@@ -62,6 +62,7 @@ class Behind:
     next_attempt_at: int | None
     error_message: str | None
     properties: str
+    state: str
 
     def is_due(self, now: int) -> bool:
         """Tell whether it may be tried; a count that was reset by hand makes it due at once."""
@@ -101,9 +102,19 @@ class MirrorStatusTracker:
                 )
 
     def mark_success(
-        self, table_id: str, version: int, *, json_written: bool, checkpoint_written: bool, now: int
+        self,
+        table_id: str,
+        version: int,
+        *,
+        json_written: bool,
+        checkpoint_written: bool,
+        now: int,
+        digest: str | None = None,
     ) -> int | None:
         """Record a mirrored version and move `mirrored_through` on if it was the next one.
+
+        With the `digest` of what was put, nothing is recorded where the version is another
+        commit by now.
 
         Returns the newest version in SQL at that moment, or None if somebody else moved it on.
         Whoever moves it on sees every commit that found the log behind, for both lock the
@@ -118,8 +129,10 @@ class MirrorStatusTracker:
                 json_written=json_written,
                 checkpoint_written=checkpoint_written,
                 now=now,
+                digest=digest,
             )
-            newest = work.ask("advance_mirrored_through", table_id=table_id, version=version)
+            place = {"table_id": table_id, "version": version, "digest": digest}
+            newest = work.ask("advance_mirrored_through", **place)
         rows = newest()
         return int(rows[0][0]) if rows else None
 
@@ -176,14 +189,17 @@ class MirrorStatusTracker:
             )
         return attempts, verdict
 
-    def mark_range(self, table_id: str, first: int, last: int, *, now: int) -> int | None:
+    def mark_range(
+        self, table_id: str, first: int, last: int, *, now: int, digest: str | None = None
+    ) -> int | None:
         """Record that versions are in the log; rows that are missing are made.
 
-        Returns the newest version in SQL, or None; see `mark_success`.
+        `digest` is that of the last one as it was put. Returns the newest version in SQL, or
+        None; see `mark_success`.
         """
         # If a power cut undoes this, the versions are put again and found to be there.
         with self._database.write(durable=False) as work:
-            place = {"table_id": table_id, "first": first, "last": last}
+            place = {"table_id": table_id, "first": first, "last": last, "digest": digest}
             work.run("mirror_range", **place, now=now)
             newest = work.ask("advance_mirrored_range", **place)
         rows = newest()
@@ -206,11 +222,27 @@ class MirrorStatusTracker:
         with self._database.write() as work:
             work.run("reset_retries", table_id=table_id, now=now)
 
-    def mark_conflict(self, table_id: str, version: int, error_message: str, *, now: int) -> None:
-        """Record that the log holds other bytes, and stop commits to the table."""
-        self.mark_failed(table_id, version, error_message, now=now, final=True)
+    def mark_conflict(self, table_id: str, version: int, error_message: str, *, now: int) -> bool:
+        """Record that the log holds other bytes, and stop commits to the table.
+
+        Returns whether it is so: by now the version may be mirrored, or the other commit adopted.
+        """
         with self._database.write() as work:
+            work.rows("lock_table", table_id=table_id)
+            found = work.rows("mirror_row", table_id=table_id, version=version)
+            if found and _status(found[0]).status is MirrorState.SUCCESS:
+                return False
+            work.rows(
+                "mirror_failure",
+                table_id=table_id,
+                version=version,
+                status=str(MirrorState.FAILED),
+                error_message=error_message[:_LONGEST_MESSAGE],
+                now=now,
+                next_attempt_at=None,
+            )
             work.run("conflict_state", table_id=table_id)
+        return True
 
     def get_status(self, table_id: str, version: int) -> MirrorStatus | None:
         """Return the row of a version, or None if the queue has none."""

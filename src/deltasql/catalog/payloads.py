@@ -73,16 +73,22 @@ def _checked(work: Work, table_id: str, version: int, row: tuple[Any, int, str])
     if stored is None:
         chunks = work.rows("payload_chunks", table_id=table_id, version=version)
         stored = b"".join(bytes(chunk) for (chunk,) in chunks)
-    payload = bytes(stored)
+    payload = unpack(bytes(stored), size, expected)
+    if payload is None:
+        raise _corrupt(table_id, version)
+    return payload
+
+
+def unpack(stored: bytes, size: int, expected: str) -> bytes | None:
+    """Return stored bytes as they were committed, or None where they do not have their digest."""
+    payload = stored
     # a fast append stores its bytes as they are: a commit begins with a brace, a frame never does
     if not payload.startswith(b"{"):
         try:
             payload = decompress(payload, size)
-        except zstandard.ZstdError as error:
-            raise _corrupt(table_id, version) from error
-    if digest(payload) != expected:
-        raise _corrupt(table_id, version)
-    return payload
+        except zstandard.ZstdError:
+            return None
+    return payload if digest(payload) == expected else None
 
 
 def _corrupt(table_id: str, version: int) -> CatalogCorruptError:
@@ -100,4 +106,5 @@ __all__ = [
     "insert_chunks",
     "read_commits",
     "read_payload",
+    "unpack",
 ]

@@ -15,7 +15,7 @@ _PARAM = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)(?P<array>(?=::\w+\[\]))?")
 TABLE_COLUMNS = (
     "t.table_id, t.namespace, t.name, t.location, t.location_key, t.created_at, "
     "t.current_version, t.last_ict, t.metadata_version, t.protocol_version, t.state, "
-    "t.first_version, t.mirrored_through, t.log_floor, t.properties"
+    "t.first_version, t.mirrored_through, t.log_floor, t.properties, t.is_vacuuming"
 )
 
 
@@ -75,7 +75,7 @@ def load_queries(dialect: str) -> Mapping[str, str]:
     """Return the statements of a dialect: the common ones, with its own in their place."""
     folder = files("deltasql.catalog") / "sql"
     found: dict[str, str] = {}
-    for name in ("queries", dialect):
+    for name in ("queries", "renumber", dialect):
         found |= _split((folder / f"{name}.sql").read_text(encoding="utf-8"))
     return found
 

@@ -8,6 +8,9 @@ from typing import Any
 
 import msgspec
 
+# In a table's properties: versions below were forgotten by the book's retention.
+HISTORY_FLOOR = "deltasql.historyFloor"
+
 
 class TableState(enum.StrEnum):
     """What may be done with a table now."""
@@ -39,6 +42,12 @@ class TableRow:
     mirrored_through: int
     log_floor: int
     properties: dict[str, Any]
+    is_vacuuming: bool = False
+
+    @property
+    def oldest_version(self) -> int:
+        """The oldest version that the book still has."""
+        return max(self.first_version, int(self.properties.get(HISTORY_FLOOR, 0)))
 
     @property
     def full_name(self) -> str:
@@ -66,10 +75,11 @@ class CatalogRow:
 
 def table_row(values: tuple[Any, ...]) -> TableRow:
     """Return a row of dl_tables as a value."""
-    plain = list(values[:15])
+    plain = list(values[:16])
     plain[0] = str(plain[0])
     plain[10] = TableState(plain[10])
     plain[14] = msgspec.json.decode(plain[14])
+    plain[15] = bool(plain[15])
     return TableRow(*plain)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from deltasql.catalog.database import Database, Work
 from deltasql.catalog.definitions import TableDefinition, load_definition
 from deltasql.catalog.rows import TableRow
+from deltasql.catalog.vacuum_check import refuse_vacuumed
 from deltasql.errors import BadArgumentError, VersionNotFoundError
 from deltasql.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
 from deltasql.protocol.columns import mapping_mode
@@ -72,6 +73,16 @@ class Snapshot:
         from deltasql.catalog.file_list import list_files  # noqa: PLC0415 (pyarrow)
 
         return list_files(self.database, self._query(columns, self.predicate(where)))
+
+    def require_files(self) -> None:
+        """Refuse a version whose files are gone, before they are looked for.
+
+        Raises:
+            VacuumedError: vacuum has deleted some of them.
+        """
+        if self.version < self.table.current_version:
+            with self.database.read() as work:
+                refuse_vacuumed(work, self.table, self.version)
 
     def stream_files(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield all files in batches, in bounded memory."""
@@ -141,10 +152,10 @@ def open_snapshot(
         version = version_at(work, row, timestamp)
     if version is None:
         version = row.current_version
-    if not row.first_version <= version <= row.current_version:
+    if not row.oldest_version <= version <= row.current_version:
         raise VersionNotFoundError(
             f"Table {row.full_name} has no version {version}; "
-            f"it has {row.first_version} to {row.current_version}.",
+            f"it has {row.oldest_version} to {row.current_version}.",
             table=row.full_name,
             version=version,
         )
@@ -162,7 +173,7 @@ def version_at(work: Work, row: TableRow, timestamp: int) -> int:
     rows = work.rows(
         "version_at",
         table_id=row.table_id,
-        first=row.first_version,
+        first=row.oldest_version,
         last=row.current_version,
         timestamp=timestamp,
     )

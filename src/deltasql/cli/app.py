@@ -64,6 +64,15 @@ class App:
             raise BadArgumentError("No table is named: give it as an argument or in the URI.")
         return found
 
+    def log_to_stderr(self, verbosity: int) -> None:
+        """Let the package log: warnings at 0, what it does at 1, everything above.
+
+        With `-o json` or `ndjson` each line is a JSON object with the fields of its event.
+        """
+        from deltasql.cli.logs import start_logging
+
+        start_logging(sys.stderr, verbosity, as_json=self.output != "text")
+
     def confirm(self, question: str, *, is_sure: bool) -> None:
         """Ask before something that cannot be undone; without a terminal `--yes` must answer."""
         if is_sure:
@@ -73,16 +82,6 @@ class App:
         if not click.confirm(question, err=True):
             self.out.note("Nothing was done.")
             raise click.exceptions.Exit(1)
-
-
-def log_to_stderr(verbosity: int) -> None:
-    """Let the package log: warnings at 0, what it does at 1, everything above."""
-    import logging
-
-    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(stream=sys.stderr, format=form)
-    levels = {0: logging.WARNING, 1: logging.INFO}
-    logging.getLogger("deltasql").setLevel(levels.get(verbosity, logging.DEBUG))
 
 
 def _named(settings: Settings) -> str:

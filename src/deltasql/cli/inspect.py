@@ -33,7 +33,8 @@ def history(app: App, table: str | None, limit: int | None) -> None:
     from deltasql.client.times import from_ms
 
     rows = [asdict(entry) | {"committed_at": from_ms(entry.committed_at)} for entry in entries]
-    app.out.rows(rows, _HISTORY)
+    moved = ["rebased_from"] if any(entry.rebased_from is not None for entry in entries) else []
+    app.out.rows(rows, [*_HISTORY, *moved])
 
 
 @command(example="deltasql show orders")

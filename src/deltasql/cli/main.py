@@ -13,7 +13,7 @@ from typing import Final, NoReturn, cast
 
 import click
 
-from deltasql.cli.app import App, common_options, log_to_stderr, parse_pairs
+from deltasql.cli.app import App, common_options, parse_pairs
 from deltasql.cli.output import escape
 from deltasql.errors import BadArgumentError, DeltaSqlError
 from deltasql.version import __version__
@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "doctor": ("doctor", "Check the installation, the configuration and the catalog."),
     "drop": ("tables", "Remove a table from the catalog."),
     "files": ("inspect", "List the data files of a table."),
+    "fsck": ("mirror", "Compare the log with SQL, for one table or all."),
     "history": ("inspect", "List a table's versions: who did what, and when."),
     "mirror": ("mirror", "Look after the logs: run the worker, verify, repair, pause."),
     "recover": ("mirror", "Bring SQL and the logs together after a loss or a restore."),
@@ -39,6 +40,7 @@ COMMANDS: Final = {
     "sample": ("inspect", "Print some rows of a table."),
     "show": ("inspect", "Describe a table: state, schema, properties."),
     "tables": ("tables", "List the tables of the catalog."),
+    "vacuum": ("vacuum", "Delete data files that nothing needs any more."),
     "unfence": ("admin", "Free a log for ordinary Delta writers when its database is lost."),
 }
 # what a user typed at the wrong place comes back in click's messages
@@ -96,7 +98,7 @@ def cli(
     app.overrides = {**parse_pairs(pairs, "--set"), "profile": profile, "config": config}
     app.is_quiet, app.is_debug, app.has_color = is_quiet, is_debug, not no_color
     if verbosity:
-        log_to_stderr(verbosity)
+        app.log_to_stderr(verbosity)
 
 
 def main() -> NoReturn:

@@ -6,13 +6,16 @@ import logging
 import signal
 import threading
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from deltasql.cli.app import App, Command, command, log_to_stderr, pass_app
+from deltasql.cli.app import App, Command, command, pass_app
 from deltasql.cli.arguments import dry_run_option, table_argument, yes_option
 from deltasql.errors import BadArgumentError, DeltaSqlError
+
+if TYPE_CHECKING:
+    from deltasql.client.catalog import Catalog
 
 _DIFFERENCE = 3
 
@@ -49,7 +52,7 @@ def run(app: App, *, once: bool, listen: str | None) -> None:
                 raise click.exceptions.Exit(6)
             return
         if not logging.getLogger().handlers:
-            log_to_stderr(0)  # a worker whose alerts nobody hears would be worse than none
+            app.log_to_stderr(0)  # a worker whose alerts nobody hears would be worse than none
         stop = threading.Event()
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, lambda *_: stop.set())
@@ -70,7 +73,8 @@ def status(app: App, table: str | None) -> None:
     with app.connect() as catalog:
         names = [table] if table else [info.name for info in catalog.tables()]
         rows = [{"table": name, **catalog.mirror.status(name)} for name in names]
-    columns = ["table", "status", "mirrored_through", "lag_versions", "lag_seconds", "error"]
+    columns = ["table", "status", "mirrored_through", "lag_versions", "lag_seconds"]
+    columns += ["verified_at", "findings", "error"]
     app.out.rows(rows, columns)
 
 
@@ -82,6 +86,21 @@ def verify(app: App, table: str | None) -> None:
 
     Leaves with 3 where they differ.
     """
+    _verify(app, table)
+
+
+@command(example="deltasql fsck")
+@click.argument("table", required=False)
+@pass_app
+def fsck(app: App, table: str | None) -> None:
+    """Compare the log with SQL, for one table or all.
+
+    The same as `deltasql mirror verify`: changes nothing, leaves with 3 where they differ.
+    """
+    _verify(app, table)
+
+
+def _verify(app: App, table: str | None) -> None:
     rows: list[dict[str, Any]] = []
     with app.connect() as catalog:
         names = [table] if table else [info.name for info in catalog.tables()]
@@ -98,7 +117,7 @@ def verify(app: App, table: str | None) -> None:
 @table_argument
 @click.option("--version", "version", type=int, help="Repair this version only.")
 @click.option("--replace", is_flag=True, help="Let SQL win over foreign bytes, kept aside first.")
-@click.option("--adopt", is_flag=True, help="Take foreign commits above SQL's newest into SQL.")
+@click.option("--adopt", is_flag=True, help="Take foreign commits into SQL; ours move above them.")
 @dry_run_option
 @yes_option
 @pass_app
@@ -115,13 +134,16 @@ def repair(
     """Make a table's log equal to SQL again and retry what has failed.
 
     Puts what is missing and rebuilds checkpoints. Foreign commits stay unless --replace or --adopt
-    is given.
-    Leaves with 3 where something is left to decide.
+    is given. Where SQL has a commit of the same number, --adopt gives ours a new one above them;
+    --dry-run shows which.
+    Leaves with 3 where something is left to decide, with 4 where a commit of ours cannot move.
     """
     name = app.table_name(table)
     if replace and not dry_run:
         app.confirm(f"Replace foreign commits in the log of {name}?", is_sure=is_sure)
     with app.connect() as catalog:
+        if adopt and not (replace or dry_run or is_sure):
+            _confirm_renumbering(app, catalog, name)
         done = catalog.mirror.repair(
             name, version=version, replace=replace, adopt=adopt, dry_run=dry_run
         )
@@ -188,15 +210,22 @@ def checkpoint(app: App, table: str | None, version: int | None) -> None:
 
 @command(example="deltasql recover orders --yes")
 @click.argument("table", required=False)
+@click.option(
+    "--from-log", metavar="LOCATION", help="Bring TABLE back from its log: its database is lost."
+)
 @yes_option
 @pass_app
-def recover(app: App, table: str | None, *, is_sure: bool) -> None:
+def recover(app: App, table: str | None, *, from_log: str | None, is_sure: bool) -> None:
     """Bring SQL and the logs together after a loss or a restore.
 
-    For a restored backup or a cloned database (the log is ahead of SQL: its commits are adopted)
-    and for a log that was lost (it is rebuilt from SQL). A new epoch fences off every other
-    process and copy of the catalog. Leaves with 4 where both sides have another commit.
+    For a restored backup or a cloned database (the log is ahead of SQL: its commits are adopted),
+    for a log that was lost (it is rebuilt from SQL) and, with --from-log, for a database that was
+    lost. A new epoch fences off every other process and copy of the catalog. Leaves with 4 where
+    both sides have another commit.
     """
+    if from_log is not None:
+        _rebuild(app, app.table_name(table), from_log, is_sure=is_sure)
+        return
     app.confirm("Begin a new epoch? Other processes must be restarted.", is_sure=is_sure)
     with app.connect() as catalog:
         catalog.new_epoch()
@@ -212,6 +241,25 @@ def recover(app: App, table: str | None, *, is_sure: bool) -> None:
     app.out.rows(rows, ["table", "version", "adopted", "put", "what"])
     if trouble is not None:
         raise trouble
+
+
+def _rebuild(app: App, name: str, location: str, *, is_sure: bool) -> None:
+    question = f"Make {name} of the log at {location}? Its old database is shut out for good."
+    app.confirm(question, is_sure=is_sure)
+    with app.connect() as catalog:
+        rebuilt = catalog.mirror.rebuild(name, location)
+    app.out.rows([asdict(rebuilt)], ["table", "first", "version", "unreachable", "what"])
+
+
+def _confirm_renumbering(app: App, catalog: Catalog, name: str) -> None:
+    """Ask before commits that were acknowledged get other numbers."""
+    plan = catalog.mirror.repair(name, adopt=True, dry_run=True)
+    ours = [one for one in plan if one.finding.difference == "own_commit"]
+    if ours and all(one.done for one in ours):
+        for one in ours:
+            app.out.note(f"{one.finding.detail}: {one.what}.")
+        question = f"Give {len(ours)} commits of {name} new numbers above the foreign ones?"
+        app.confirm(question, is_sure=False)
 
 
 def _finding(name: str, found: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from deltasql.catalog.rebased import renumberings
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.session import Session
 from deltasql.client.times import from_ms
@@ -33,6 +34,7 @@ def table_detail(session: Session, snapshot: Snapshot) -> dict[str, Any]:
         "writer_features": sorted(writer_features(protocol)),
         "fenced": is_fenced(protocol),
         "properties": dict(sorted(metadata.configuration.items())),
+        "renumberings": renumberings(row.properties),
         "mirror": mirror_detail(session, row.table_id),
     }
 
@@ -53,4 +55,15 @@ def mirror_detail(session: Session, table_id: str) -> dict[str, Any]:
         "status": str(waiting.status) if waiting else "SUCCESS",
         "retry_count": waiting.retry_count if waiting else 0,
         "error": waiting.error_message if waiting else None,
+        **_last_verified(session, table_id),
+    }
+
+
+def _last_verified(session: Session, table_id: str) -> dict[str, Any]:
+    """Return when a worker last compared the log with SQL, and how many differences it found."""
+    last = session.verifications.find(table_id)
+    at = last.verified_at if last else None
+    return {
+        "verified_at": None if at is None else from_ms(at).isoformat(),
+        "findings": last.findings if last else None,
     }

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from deltasql.alerts import AlertDesk, AlertSink, command_alerts, log_alerts, webhook_alerts
 from deltasql.client.detail import mirror_detail
+from deltasql.client.rebuild import Rebuilt, rebuild_table
 from deltasql.client.session import Session
-from deltasql.errors import ConfigError, LeaseLostError
+from deltasql.client.worker import health_of, make_reconciler
+from deltasql.errors import LeaseLostError
+from deltasql.mirror.adoption import Adoption, Repaired
 from deltasql.mirror.cleanup import LogCleanup
-from deltasql.mirror.health import Health, HealthServer
-from deltasql.mirror.reconciler import MirrorReconciler, ReconciliationConfig, Sweep
+from deltasql.mirror.config import ReconciliationConfig
+from deltasql.mirror.health import HealthServer
+from deltasql.mirror.reconciler import MirrorReconciler
 from deltasql.mirror.recovery import Recovered, Recovery
-from deltasql.mirror.repair import MirrorRepair, Repaired
+from deltasql.mirror.repair import MirrorRepair
+from deltasql.mirror.sweep import Sweep
 from deltasql.parity.log import Finding
-from deltasql.settings import AlertSettings
 
 
 class Mirror:
@@ -70,8 +73,11 @@ class Mirror:
     ) -> list[Repaired]:
         """Make a table's log equal to SQL again.
 
-        `replace` lets SQL win over foreign bytes; `adopt` takes foreign commits above SQL's
-        newest version into SQL.
+        `replace` lets SQL win over foreign bytes. `adopt` takes foreign commits into SQL; where SQL
+        has commits of their numbers, those get new numbers above them. `dry_run` shows the plan.
+
+        Raises:
+            RebaseError: a commit of SQL cannot stand above the foreign ones; nothing was changed.
         """
         row = self._session.book.table(name)
         done = self._repair().repair(
@@ -111,7 +117,19 @@ class Mirror:
         """
         session = self._session
         recovery = Recovery(session.book, session.engine, session.book.adopter())
-        return recovery.recover(session.book.table(name))
+        recovered = recovery.recover(session.book.table(name))
+        if recovered.put and session.book.table(name).log_floor > 0:
+            self.checkpoint(name)  # a log that does not begin at 0 is read from a checkpoint
+        return recovered
+
+    def rebuild(self, name: str, location: str) -> Rebuilt:
+        """Bring a table back from its log alone, when the database that had it is lost.
+
+        Raises:
+            OwnershipError: the log never was a catalog's.
+            TableExistsError: the name, the place or the id is taken.
+        """
+        return rebuild_table(self._session, name, location)
 
     def run_once(self) -> Sweep:
         """Mirror everything that is behind, once, and write the checkpoints that are due."""
@@ -128,7 +146,7 @@ class Mirror:
     ) -> None:
         """Serve as a worker until `stop` is set; with `listen`, tell health and metrics there."""
         reconciler = self.reconciler()
-        server = None if listen is None else HealthServer(self._health(reconciler), *listen)
+        server = None if listen is None else HealthServer(health_of(reconciler), *listen)
         if server is not None and on_listen is not None:
             on_listen(server.address)
         try:
@@ -139,17 +157,7 @@ class Mirror:
 
     def reconciler(self, config: ReconciliationConfig | None = None) -> MirrorReconciler:
         """Return a reconciler over this catalog, set up as the settings say."""
-        session = self._session
-        return MirrorReconciler(
-            session.engine,
-            session.engine.tracker,
-            session.checkpoints,
-            config or ReconciliationConfig.of(session.settings.mirror),
-            session.settings,
-            AlertDesk(alert_sinks(session.settings.alerts)),
-            sink=session.sink,
-            clock=session.now_ms,
-        )
+        return make_reconciler(self._session, self._repair(), config)
 
     def _repair(self) -> MirrorRepair:
         session = self._session
@@ -159,37 +167,8 @@ class Mirror:
             session.engine.tracker,
             session.checkpointer.log_files,
             session.book.adopter(),
+            Adoption(session.book, session.book.renumberer(), session.now_ms),
         )
 
-    def _health(self, reconciler: MirrorReconciler) -> Health:
-        from prometheus_client import REGISTRY, generate_latest  # noqa: PLC0415 (workers only)
 
-        def is_ready() -> bool:
-            last = reconciler.last_poll_at
-            return last is not None and reconciler.monotonic() - last < _SILENT_S
-
-        def facts() -> dict[str, object]:
-            return {"stores_down": reconciler.breakers.down()}
-
-        return Health(is_ready, facts, lambda: generate_latest(REGISTRY))
-
-
-_SILENT_S = 30.0
 _WAIT_S = 60.0
-
-
-def alert_sinks(settings: AlertSettings) -> Sequence[AlertSink]:
-    """Return where alerts go: always the log, and what the settings name.
-
-    Raises:
-        ConfigError: a webhook or a command is not usable.
-    """
-    sinks: list[AlertSink] = [log_alerts]
-    try:
-        if settings.webhook:
-            sinks.append(webhook_alerts(settings.webhook))
-        if settings.command:
-            sinks.append(command_alerts(settings.command))
-    except ValueError as error:
-        raise ConfigError(f"Alerts cannot be sent: {error}.") from error
-    return sinks

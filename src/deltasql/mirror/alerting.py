@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from deltasql.alerts import Alert, Severity
-from deltasql.errors import DeltaSqlError
+from deltasql.parity.log import Difference, Finding
 
 LAG, STUCK, CONFLICT = "mirror_lag", "mirror_stuck", "mirror_conflict"
+DIFFERS = "mirror_differs"
+# A reader of the log sees other rows than SQL has; the rest only makes it slower, or may.
+_GRAVE = {
+    Difference.MISSING_COMMIT,
+    Difference.CHANGED_COMMIT,
+    Difference.FOREIGN_COMMIT,
+    Difference.UNKNOWN_COMMIT,
+}
+_MOST_FACTS = 5
 
 
 def lag_alert(
@@ -37,20 +47,46 @@ def stuck_alert(table: str, version: int, attempts: int, error: str) -> Alert:
         f"Mirror version stuck at {version} with {attempts} retries",
         (f"Table: {table}", f"Error: {error}"),
         "Check the object store's health and rights; `deltasql mirror repair` retries at once",
+        _code(error),
     )
 
 
-def conflict_alert(table: str, version: int, key: str, error: DeltaSqlError) -> Alert:
+def conflict_alert(table: str, version: int, key: str, error: str) -> Alert:
     """Return the alert for a log that holds what SQL does not know."""
     return Alert(
         CONFLICT,
         "critical",
         table,
         f"The log of table {table} holds another commit than SQL; commits are refused",
-        (f"Key: {key}", f"Version: {version}", f"Error: {error.message}"),
+        (f"Key: {key}", f"Version: {version}", f"Error: {error}"),
         "Nothing was overwritten. Compare with `deltasql mirror verify`, then decide which side "
         "stays with `deltasql mirror repair`",
+        _code(error),
     )
+
+
+def differs_alert(table: str, found: Sequence[Finding]) -> Alert:
+    """Return the alert for a log that a comparison found to differ from SQL."""
+    grave = [one for one in found if one.difference in _GRAVE]
+    worst = [*grave, *(one for one in found if one not in grave)]
+    facts = [f"{one.difference}: {one.key}: {one.detail}" for one in worst[:_MOST_FACTS]]
+    if len(worst) > _MOST_FACTS:
+        facts.append(f"And {len(worst) - _MOST_FACTS} more: `deltasql mirror verify {table}`")
+    places = "1 place" if len(found) == 1 else f"{len(found)} places"
+    return Alert(
+        f"{DIFFERS}_critical" if grave else DIFFERS,
+        "critical" if grave else "warning",
+        table,
+        f"The log of table {table} differs from SQL in {places}",
+        tuple(facts),
+        worst[0].action,
+    )
+
+
+def _code(error: str) -> str | None:
+    """The code that a stored message begins with."""
+    code, colon, _ = error.partition(":")
+    return code if colon and code.startswith("DS") and code[2:].isdigit() else None
 
 
 def _duration(seconds: float) -> str:

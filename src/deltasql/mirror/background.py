@@ -16,6 +16,7 @@ from deltasql.catalog.rows import TableRow
 from deltasql.events import CheckpointFailed, Sink, discard
 from deltasql.mirror.backoff import Backoff
 from deltasql.mirror.checkpoints import Checkpointer
+from deltasql.mirror.rate import Rate
 from deltasql.protocol.files import checkpoint_path
 
 _REST = 10.0
@@ -41,6 +42,8 @@ class BackgroundCheckpoints:
     sink: Sink = discard
     backoff: Backoff = field(default_factory=Backoff)
     monotonic: Callable[[], float] = time.monotonic
+    # a worker's limit; the checkpoints of a writer have none
+    rate: Rate = field(default_factory=Rate)
     _waiting: dict[str, _Waiting] = field(default_factory=dict)
     _hinted: set[str] = field(default_factory=set)
     _rests: dict[str, float] = field(default_factory=dict)
@@ -121,6 +124,15 @@ class BackgroundCheckpoints:
                 next_one = min((w.not_before for w in self._waiting.values()), default=None)
                 self._changed.wait(None if next_one is None else max(next_one - now, 0.0))
 
+    def _has_turn(self) -> bool:
+        """Wait until the limit lets a checkpoint through; False where the end comes first."""
+        with self._changed:
+            while True:
+                taken, pause = self.rate.try_take()
+                if taken or self._closing:
+                    return taken > 0
+                self._changed.wait(pause)
+
     def _write(self, table_id: str) -> bool:
         version, name = 0, table_id
         try:
@@ -129,6 +141,8 @@ class BackgroundCheckpoints:
             due = self.checkpointer.due(row, self.interval_of(row))
             if due is not None:
                 version = due
+                if not self._has_turn():
+                    return True
                 self.checkpointer.write(row, due, codec=self.codec_of(row))
             elif table_id not in self._hinted:
                 # whoever wrote the newest checkpoint may have died before it moved the hint

@@ -112,7 +112,7 @@ class Checkpointer:
         store = self.open_store(row)
         self.ensure_owner(row, store)
         source = CheckpointSource(self.catalog.snapshot(row.table_id, version=version))
-        shape = CheckpointShape(source.snapshot.metadata)
+        shape = CheckpointShape(source.snapshot.metadata, source.snapshot.protocol)
         writer = CheckpointWriter(store, codec)
         rows = self._kept_alive(_rows(source, shape), lease)
         with writer.spool(version, shape.schema, rows) as (file, path):
@@ -147,12 +147,12 @@ class Checkpointer:
         crash_point("checkpoint-verified")
         self.leases.renew(lease)
         if writer.write_checkpoint(file, path, replace=replace):
-            return _recorded(file)
+            return recorded(file)
         # Ours from an attempt that died, or a stranger's: only its content tells.
         with writer.fetch(file.version) as (found, there):
             if found.digest != file.digest:
                 require_equal(found, there, source)
-            return _recorded(found)
+            return recorded(found)
 
     def _record(self, lease: Lease, done: RecordedFile) -> None:
         now = self.clock()
@@ -182,7 +182,8 @@ def _rows(source: CheckpointSource, shape: CheckpointShape) -> Iterator[pa.Table
         yield shape.removes(batch)
 
 
-def _recorded(file: CheckpointFile) -> RecordedFile:
+def recorded(file: CheckpointFile) -> RecordedFile:
+    """Return what the book keeps of a checkpoint."""
     return RecordedFile(
         file.key, file.version, "checkpoint", file.size, file.digest, file.rows, file.adds
     )

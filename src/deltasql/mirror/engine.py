@@ -35,11 +35,12 @@ from deltasql.events import (
 from deltasql.log.writer import write_commit
 from deltasql.mirror.ownership import Ownership
 from deltasql.mirror.retries import RetryPolicy
+from deltasql.protocol.codec import digest
 from deltasql.protocol.files import commit_key
 from deltasql.storage.port import ObjectStore
 
 # A batch is recorded as one: so much work at most is found to be done already after a crash.
-_BATCH_VERSIONS = 200
+BATCH_VERSIONS = 200
 _BATCH_BYTES = 16 * 1024 * 1024
 _BATCH_S = 1.0
 
@@ -104,32 +105,39 @@ class MirrorEngine:
             return self._ended(row, version, error)
         crash_point("before-mirror-status")
         newest = self.tracker.mark_success(
-            row.table_id, version, json_written=True, checkpoint_written=False, now=self.clock()
+            row.table_id,
+            version,
+            json_written=True,
+            checkpoint_written=False,
+            now=self.clock(),
+            digest=digest(stored),
         )
         crash_point("after-mirror-status")
         self._tell(row, version, (self.monotonic() - started) * 1000)
         return MirrorResult(Mirrored.DONE, version, count=1, newest=newest)
 
-    def mirror_batch(self, row: TableRow, most: int = _BATCH_VERSIONS) -> MirrorResult:
+    def mirror_batch(self, row: TableRow, most: int = BATCH_VERSIONS) -> MirrorResult:
         """Mirror the next versions of a table in order and record them together."""
         first = row.mirrored_through + 1
         if first > row.current_version:
             return MirrorResult(Mirrored.ALREADY, row.mirrored_through)
-        last, error = first - 1, None
+        last, error, put = first - 1, None, b""
         deadline = self.monotonic() + _BATCH_S
         told: list[tuple[int, int]] = []
         for commit in self._next_commits(row, first, most):
             error = self._put(row, commit.version, commit.payload)
             if error is not None:
                 break
-            last = commit.version
+            last, put = commit.version, commit.payload
             told.append((commit.version, commit.committed_at))
             if self.monotonic() >= deadline:
                 break
-        self._record(row, first, last, told)
+        self._record(row, first, last, put, told)
         if error is not None:
             result = self._ended(row, last + 1, error)
-            return MirrorResult(result.outcome, result.version, error, len(told), result.attempts)
+            return MirrorResult(
+                result.outcome, result.version, result.error, len(told), result.attempts
+            )
         return MirrorResult(Mirrored.DONE, last, count=len(told))
 
     def catch_up(self, table_id: str, *, seconds: float, most: int | None = None) -> MirrorResult:
@@ -139,7 +147,7 @@ class MirrorEngine:
         result = MirrorResult(Mirrored.ALREADY, row.mirrored_through)
         left = most if most is not None else row.current_version - row.mirrored_through
         while row.mirrored_through < row.current_version and left > 0:
-            result = self.mirror_batch(row, min(left, _BATCH_VERSIONS))
+            result = self.mirror_batch(row, min(left, BATCH_VERSIONS))
             if result.outcome is not Mirrored.DONE:
                 return result
             left -= result.count
@@ -173,12 +181,15 @@ class MirrorEngine:
             return error
         return None
 
-    def _record(self, row: TableRow, first: int, last: int, told: list[tuple[int, int]]) -> None:
+    def _record(
+        self, row: TableRow, first: int, last: int, put: bytes, told: list[tuple[int, int]]
+    ) -> None:
+        """Record a batch; `put` are the bytes of its last version."""
         if not told:
             return
         crash_point("before-batch-status")
         now = self.clock()
-        self.tracker.mark_range(row.table_id, first, last, now=now)
+        self.tracker.mark_range(row.table_id, first, last, now=now, digest=digest(put))
         crash_point("after-batch-status")
         for version, committed_at in told:
             self._tell(row, version, float(max(now - committed_at, 0)))
@@ -202,7 +213,9 @@ class MirrorEngine:
     def _conflict(
         self, row: TableRow, version: int, error: MirrorConflictError | OwnershipError
     ) -> MirrorResult:
-        self.tracker.mark_conflict(row.table_id, version, error.message, now=self.clock())
+        message = f"{error.code}: {error.message}"
+        if not self.tracker.mark_conflict(row.table_id, version, message, now=self.clock()):
+            return MirrorResult(Mirrored.ALREADY, version)
         crash_point("after-mirror-conflict")
         kind = MirrorConflicted if isinstance(error, MirrorConflictError) else TableFenced
         self.sink(

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from deltasql.errors import ListenError
+
 
 @dataclass(frozen=True, slots=True)
 class Health:
@@ -25,8 +27,19 @@ class HealthServer:
     """Serves /healthz, /readyz and /metrics until it is closed."""
 
     def __init__(self, health: Health, host: str, port: int) -> None:
+        """Begin to listen.
+
+        Raises:
+            ListenError: the address is taken, or not one of this machine.
+        """
         handler = type("_Handler", (_Handler,), {"health": health})
-        self._server = ThreadingHTTPServer((host, port), handler)
+        try:
+            self._server = ThreadingHTTPServer((host, port), handler)
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or "it is no address"
+            raise ListenError(
+                f"Nothing can listen on {host}:{port}: {reason}.", address=f"{host}:{port}"
+            ) from error
         self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="deltasql-health", daemon=True

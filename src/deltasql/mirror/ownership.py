@@ -20,7 +20,8 @@ from deltasql.errors import (
     StorageUnavailableError,
 )
 from deltasql.log.owner import OWNER_KEY, Owner, check_owner, claim
-from deltasql.protocol.files import LOG_FOLDER, commit_key
+from deltasql.protocol.files import LAST_CHECKPOINT, LOG_FOLDER, commit_key
+from deltasql.protocol.last_checkpoint import decode_hint
 from deltasql.storage.port import ObjectStore
 
 # A put of a commit takes seconds; what is so much older belongs to a writer that was killed.
@@ -52,6 +53,26 @@ class Ownership:
         if not check_owner(store, owner):
             raise OwnershipError(f"The log at {store.uri} has no owner marker.", key=OWNER_KEY)
 
+    def refuse_others(self, row: TableRow, store: ObjectStore) -> None:
+        """Make sure that the log is nobody else's; it may hold versions that SQL lacks.
+
+        Raises:
+            OwnershipError: it is another catalog's, or another epoch's.
+        """
+        self._require_epoch()
+        identity = self.catalog.identity
+        check_owner(store, Owner(identity.catalog_id, identity.epoch, row.table_id))
+
+    def require_sole(self, row: TableRow, store: ObjectStore) -> None:
+        """Look at the marker and at the log's end now, as before data is deleted.
+
+        Raises:
+            OwnershipError: the log is not ours, or holds versions that SQL does not know.
+        """
+        self.check_marker(row, store)
+        self._refuse_log_ahead(row, store)
+        self._refuse_hint_ahead(row, store)
+
     def ensure(self, row: TableRow, store: ObjectStore) -> None:
         """Make sure, once per process and table, that the log is ours and not ahead of SQL.
 
@@ -68,6 +89,7 @@ class Ownership:
             self._check_unmarked(row, store)
             claim(store, owner)
         self._refuse_log_ahead(row, store)
+        self._refuse_hint_ahead(row, store)
         store.sweep_leftovers(LOG_FOLDER, _LEFTOVER_AGE_S, self.clock() / 1000)
         with self._lock:
             self._owned.add(row.table_id)
@@ -115,3 +137,18 @@ class Ownership:
                     key=key,
                 )
             current = newer
+
+    def _refuse_hint_ahead(self, row: TableRow, store: ObjectStore) -> None:
+        """The commits right above SQL's may have been cleaned away; the hint stays."""
+        try:
+            hint = decode_hint(store.get(LAST_CHECKPOINT))
+        except ObjectNotFoundError:
+            return
+        # SQL after the log, as above: a checkpoint is never newer than what SQL has by now
+        current = self.catalog.table_by_id(row.table_id).current_version
+        if hint is not None and hint.version > current:
+            raise OwnershipError(
+                f"The log at {store.uri} has a checkpoint of version {hint.version}; SQL has "
+                f"table {row.full_name} up to {current}.",
+                key=LAST_CHECKPOINT,
+            )

@@ -3,6 +3,8 @@
 It asks SQL which tables are behind, drains each of them in order, several tables at once, and
 looks over all tables now and then: rows that are missing, checkpoints that are due, lag and alerts.
 Any number of reconcilers may run beside each other and beside inline mirrors.
+
+It looks for work at a sign of a commit (see `wakes`), and every second for what no sign tells.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -19,60 +22,27 @@ import msgspec
 from deltasql.alerts import AlertDesk
 from deltasql.catalog.mirror_status import Behind, MirrorStatusTracker
 from deltasql.catalog.pause import is_paused
+from deltasql.catalog.rows import TableState
 from deltasql.errors import ConfigError, DeltaSqlError
-from deltasql.events import (
-    LagMeasured,
-    ReconcilerSwept,
-    ReconcilerTroubled,
-    Sink,
-    discard,
-)
-from deltasql.mirror.alerting import CONFLICT, LAG, STUCK, conflict_alert, lag_alert, stuck_alert
+from deltasql.events import ReconcilerTroubled, Sink, discard
+from deltasql.mirror.alerting import STUCK, conflict_alert, lag_alert, stuck_alert
 from deltasql.mirror.background import BackgroundCheckpoints
 from deltasql.mirror.backoff import Backoff
 from deltasql.mirror.breaker import Breakers, store_of
-from deltasql.mirror.engine import Mirrored, MirrorEngine, MirrorResult
+from deltasql.mirror.config import ReconciliationConfig
+from deltasql.mirror.engine import BATCH_VERSIONS, Mirrored, MirrorEngine, MirrorResult
+from deltasql.mirror.rate import Rate
+from deltasql.mirror.slots import SPARE, Slots
+from deltasql.mirror.sweep import Sweep, lag_of, swept, tell_caught_up
+from deltasql.mirror.verifying import PeriodicVerify
+from deltasql.mirror.wakes import Wakes
 from deltasql.protocol.files import commit_key
-from deltasql.settings import MirrorSettings, Settings
+from deltasql.settings import Settings
 from deltasql.sinks import span
 
-
-@dataclass(frozen=True, slots=True)
-class ReconciliationConfig:
-    """How a reconciler works; the defaults are those of the settings."""
-
-    interval: timedelta = timedelta(seconds=30)
-    max_attempts: int = 5
-    retry_backoff_base: timedelta = timedelta(seconds=1)
-    retry_backoff_max: timedelta = timedelta(seconds=60)
-    lag_warn_threshold: timedelta = timedelta(seconds=60)
-    lag_alert_threshold: timedelta = timedelta(seconds=300)
-    max_concurrency: int = 10
-    poll: timedelta = timedelta(seconds=1)
-    slice: timedelta = timedelta(seconds=5)
-
-    @classmethod
-    def of(cls, settings: MirrorSettings) -> ReconciliationConfig:
-        """Return what the settings ask for."""
-        return cls(
-            settings.reconcile_interval,
-            settings.max_retry_attempts,
-            settings.retry_backoff_base,
-            settings.retry_backoff_max,
-            settings.lag_warn_threshold,
-            settings.lag_alert_threshold,
-            settings.max_concurrency,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """What one look over all tables found and did."""
-
-    behind: int
-    mirrored: int
-    failed: int
-    missing_rows: int
+# Longer than writers rest between two hints: in a stream of commits none of them is waited for.
+_HOT_S = 2.0
+_HOT_POLL_S = 0.1
 
 
 @dataclass(slots=True)
@@ -86,15 +56,23 @@ class MirrorReconciler:
     settings: Settings = field(default_factory=Settings)
     desk: AlertDesk = field(default_factory=AlertDesk)
     breakers: Breakers = field(default_factory=Breakers)
+    puts: Rate = field(default_factory=Rate)
+    wakes: Wakes = field(default_factory=Wakes)
+    verify: PeriodicVerify | None = None
     sink: Sink = discard
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     monotonic: Callable[[], float] = time.monotonic
-    _busy: dict[str, Future[MirrorResult | None]] = field(default_factory=dict)
+    _slots: Slots = field(init=False)
     _at_once: set[str] = field(default_factory=set)
     _seen: set[str] = field(default_factory=set)
     _lagging: set[tuple[str, str]] = field(default_factory=set)
+    _passed_over: bool = False
+    _hot_until: float = float("-inf")
     _queries: int = 0
     last_poll_at: float | None = None
+
+    def __post_init__(self) -> None:
+        self._slots = Slots(self.config.max_concurrency, self.monotonic)
 
     def calculate_backoff(self, attempt: int) -> timedelta:
         """Return the longest pause after an attempt, from 0: 1, 2, 4, 8, 16 s and so on."""
@@ -108,19 +86,11 @@ class MirrorReconciler:
 
     def emit_lag_metrics(self, behind: Behind) -> float:
         """Measure one table's lag, tell it, alert where it is long, and return the seconds."""
-        now = self.clock()
-        lag_s = max(now - (behind.committed_at or now), 0) / 1000
-        stuck = 1 if behind.status == "FAILED" else 0
-        self.sink(
-            LagMeasured(
-                table_id=behind.table_id,
-                table=behind.name,
-                version=behind.current_version,
-                lag_seconds=lag_s,
-                lag_versions=behind.current_version - behind.mirrored_through,
-                stuck_versions=stuck,
-            )
-        )
+        measured = lag_of(behind, self.clock())
+        lag_s = measured.lag_seconds
+        self.sink(measured)
+        if behind.state == TableState.CONFLICT:
+            return lag_s  # it has an alert of its own, and no worker can shorten this
         alert = lag_alert(
             behind.name,
             lag_s,
@@ -139,24 +109,38 @@ class MirrorReconciler:
     def run(self, stop: threading.Event) -> None:
         """Serve until `stop` is set; then finish the batches under way."""
         next_sweep = self.monotonic()
-        with ThreadPoolExecutor(
-            self.config.max_concurrency, thread_name_prefix="deltasql-mirror"
-        ) as pool:
+        workers = self.config.max_concurrency * SPARE
+        with (
+            ThreadPoolExecutor(workers, thread_name_prefix="deltasql-mirror") as pool,
+            self.verify.beside(stop) if self.verify is not None else nullcontext(),
+        ):
             while not stop.is_set():
+                started = self.monotonic()
+                took = 0.0
                 try:
+                    self.wakes.listen()
                     self._start_due(pool, stop)
+                    took = self.monotonic() - started
                     if self.monotonic() >= next_sweep:
                         self._look_over()
                         next_sweep = self.monotonic() + self.config.interval.total_seconds()
                 except DeltaSqlError as error:
                     self._say_trouble(error)
-                stop.wait(self.config.poll.total_seconds())
+                self.wakes.wait(self._poll_s(), stop, look_s=took)
+        self.wakes.close()
+
+    def _poll_s(self) -> float:
+        """Where there was work there is more soon: look again, without a sign."""
+        poll = self.config.poll.total_seconds()
+        return min(poll, _HOT_POLL_S) if self.monotonic() < self._hot_until else poll
 
     def run_once(self) -> Sweep:
         """Try every table that is behind, whenever its next attempt would be, until all is done."""
         missing = self.tracker.make_missing(now=self.clock())
         mirrored = failed = 0
-        behind = self._find()
+        found = self._find()
+        self._tell_conflicts(found)
+        behind = [one for one in found if one.state != TableState.CONFLICT]
         workers = max(1, min(self.config.max_concurrency, len(behind)))
         with ThreadPoolExecutor(workers, thread_name_prefix="deltasql-mirror") as pool:
             never = threading.Event()
@@ -171,22 +155,54 @@ class MirrorReconciler:
         now = self.clock()
         found = self._find()
         self.last_poll_at = self.monotonic()
-        self._busy = {key: work for key, work in self._busy.items() if not work.done()}
+        self._passed_over = False
+        self.wakes.freed.clear()
+        self._slots.sweep()
+        self._tell_conflicts(found)
         for behind in found:
-            if behind.table_id in self._busy or len(self._busy) >= self.config.max_concurrency:
+            if behind.state == TableState.CONFLICT:
                 continue
-            if self._may_try(behind, now) and self.breakers.allows(store_of(behind.location)):
+            store = store_of(behind.location)
+            if self._slots.has(behind.table_id) or not self._slots.allows(store):
+                self._passed_over = True
+                continue
+            if self._may_try(behind, now) and self.breakers.allows(store):
                 self._seen.add(behind.table_id)
                 self._at_once.discard(behind.table_id)
                 seconds = self.config.slice.total_seconds()
-                self._busy[behind.table_id] = pool.submit(self._drain, behind, stop, seconds)
+                work = pool.submit(self._drain, behind, stop, seconds)
+                self._slots.take(behind.table_id, store, work)
+                work.add_done_callback(self._free)
+                self._hot_until = self.monotonic() + _HOT_S
+        if self._passed_over and self._slots.has_ended:
+            self.wakes.freed.set()  # it ended before anybody waited for it
+
+    def _free(self, work: Future[MirrorResult | None]) -> None:
+        """Somebody has ended: what was passed over meanwhile need not wait for the poll.
+
+        So too a table that got a new version after its worker had looked for the last time.
+        """
+        is_unfinished = work.exception() is None and work.result() is None
+        if self._passed_over or is_unfinished:
+            self.wakes.freed.set()
 
     def _may_try(self, behind: Behind, now: int) -> bool:
         """A table is due by its row; when its store has just come back; or when we are new."""
         is_new = behind.table_id not in self._seen
         return is_new or behind.table_id in self._at_once or behind.is_due(now)
 
+    def _tell_conflicts(self, found: list[Behind]) -> None:
+        """Whoever met a conflict, a writer or another worker: this worker says so."""
+        for behind in found:
+            if behind.state == TableState.CONFLICT:
+                self._tell_conflict(behind, behind.mirrored_through + 1, behind.error_message)
+
+    def _tell_conflict(self, behind: Behind, version: int, error: str | None) -> None:
+        alert = conflict_alert(behind.name, version, commit_key(version), error or "unknown")
+        self.desk.tell(alert, self.monotonic())
+
     def _find(self) -> list[Behind]:
+        """Return the tables whose log lacks versions, those in conflict too."""
         self._queries += 1
         return [one for one in self.tracker.find_behind() if not self._is_off(one)]
 
@@ -215,9 +231,9 @@ class MirrorReconciler:
         count = 0
         try:
             while not stop.is_set():
-                row = self.engine.catalog.table_by_id(behind.table_id)
-                self._queries += 1
-                result = self.engine.mirror_batch(row)
+                result = self._mirror_some(behind.table_id, stop)
+                if result is None:
+                    break
                 count += result.count
                 self._note(behind, result)
                 if result.count:
@@ -231,6 +247,21 @@ class MirrorReconciler:
             return MirrorResult(Mirrored.FAILED, behind.mirrored_through + 1, error, count)
         return None
 
+    def _mirror_some(self, table_id: str, stop: threading.Event) -> MirrorResult | None:
+        """Mirror the next versions of a table, as many as the limit lets through; None at the end.
+
+        The limit is waited for before the batch, so that nothing is put and not yet recorded.
+        """
+        row = self.engine.catalog.table_by_id(table_id)
+        self._queries += 1
+        wanted = min(max(row.current_version - row.mirrored_through, 1), BATCH_VERSIONS)
+        granted = self.puts.take(wanted, stop.wait)
+        if not granted:
+            return None
+        result = self.engine.mirror_batch(row, granted)
+        self.puts.give_back(granted - result.count - (result.error is not None))
+        return result
+
     def _note(self, behind: Behind, result: MirrorResult) -> None:
         store = store_of(behind.location)
         error = result.error
@@ -242,10 +273,9 @@ class MirrorReconciler:
         else:
             self.breakers.failed(store)
         if result.outcome is Mirrored.CONFLICT and error is not None:
-            alert = conflict_alert(behind.name, result.version, commit_key(result.version), error)
-            self.desk.tell(alert, self.monotonic())
+            self._tell_conflict(behind, result.version, f"{error.code}: {error.message}")
         elif result.outcome is Mirrored.FAILED and result.attempts >= self.config.max_attempts:
-            message = error.message if error is not None else "unknown"
+            message = f"{error.code}: {error.message}" if error is not None else "unknown"
             self.alert_on_stuck_mirror(behind.name, result.version, result.attempts, message)
 
     def _retry_at_once(self, store: str) -> None:
@@ -262,29 +292,21 @@ class MirrorReconciler:
         for one in behind:
             self.emit_lag_metrics(one)
         for table_id, name in self._lagging - lagging:
-            self._caught_up(table_id, name)
+            tell_caught_up(table_id, name, self.desk, self.sink)
         self._lagging = lagging
-        for row in self.engine.catalog.tables():
+        tables = self.engine.catalog.tables()
+        self._queries += 2
+        for row in tables:
             if row.mirrored_through > 0:
                 self.checkpoints.want(row.table_id)
         self.sink(
-            ReconcilerSwept(
-                table_id="",
-                table="",
-                version=0,
-                behind=len(behind),
-                missing_rows=missing,
-                queries=self._queries,
+            swept(
+                Sweep(len(behind), 0, 0, missing),
+                tables,
+                queries=self._queries + (self.verify.queries if self.verify else 0),
                 stores_down=len(self.breakers.down()),
                 latency_ms=(self.monotonic() - started) * 1000,
             )
-        )
-
-    def _caught_up(self, table_id: str, name: str) -> None:
-        for kind in (LAG, f"{LAG}_critical", STUCK, CONFLICT):
-            self.desk.clear(kind, name)
-        self.sink(
-            LagMeasured(table_id=table_id, table=name, version=0, lag_seconds=0.0, lag_versions=0)
         )
 
     def _say_trouble(self, error: DeltaSqlError, behind: Behind | None = None) -> None:

@@ -12,11 +12,12 @@ from deltasql.catalog.adopt import Adopter
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.crash import crash_point
-from deltasql.errors import MirrorConflictError, ObjectNotFoundError
+from deltasql.errors import LogGapError, MirrorConflictError, ObjectNotFoundError
 from deltasql.log.owner import OWNER_KEY, Owner, encode_owner
+from deltasql.log.segment import newest_commit
 from deltasql.mirror.engine import MirrorEngine
 from deltasql.protocol.codec import digest
-from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind, commit_key
+from deltasql.protocol.files import commit_key
 from deltasql.storage.port import ObjectStore
 
 _DRAIN_S = 24 * 3600.0
@@ -46,13 +47,15 @@ class Recovery:
 
         Raises:
             MirrorConflictError: both have a version and their bytes differ.
+            LogGapError: the log has newer versions, but not the next one; it was cleaned up.
         """
         store = self.engine.open_store(row)
-        newest = _newest_commit(store)
+        newest = self._newest(row, store)
         if newest is None:
             return self._rebuild_log(row, store)
         self._require_common_past(row, store, newest)
         adopted = self._adopt(row, store)
+        _require_no_gap(row, newest, row.current_version + adopted)
         self._take_over(row, store)
         after = self.catalog.table_by_id(row.table_id)
         if after.state is TableState.CONFLICT:
@@ -60,6 +63,14 @@ class Recovery:
         put = self._put_rest(row)
         what = "the log was ahead of SQL" if adopted else "the log is SQL's own"
         return Recovered(row.full_name, adopted, put, after.current_version, what)
+
+    def _newest(self, row: TableRow, store: ObjectStore) -> int | None:
+        """Return the log's newest version; a listing may be old, so SQL's newest is looked up."""
+        listed = newest_commit(store)
+        last = row.current_version
+        if (listed is None or listed < last) and _read(store, commit_key(last)) is not None:
+            return last
+        return listed
 
     def _adopt(self, row: TableRow, store: ObjectStore) -> int:
         """Adopt what follows SQL's newest version in the log, without a gap."""
@@ -108,20 +119,24 @@ class Recovery:
         if found is not None and wanted is not None and digest(found) != wanted:
             raise MirrorConflictError(
                 f"Version {last} of {row.full_name} is another commit in SQL than in the log.",
-                hint="See `deltasql mirror verify`; `deltasql mirror repair --replace` lets SQL "
-                "win and keeps the other commits aside.",
+                hint="See `deltasql mirror verify`; `deltasql mirror repair` decides: --replace "
+                "lets SQL win, --adopt moves SQL's commits above the others.",
                 table=row.full_name,
                 version=last,
             )
 
 
-def _newest_commit(store: ObjectStore) -> int | None:
-    newest = None
-    for info in store.list_from(LOG_FOLDER):
-        file = LogFile.parse(info.key.removeprefix(LOG_FOLDER))
-        if file is not None and file.kind is LogFileKind.COMMIT:
-            newest = file.version if newest is None else max(newest, file.version)
-    return newest
+def _require_no_gap(row: TableRow, newest: int, reached: int) -> None:
+    """What is cleaned out of the log cannot be adopted, and going on beside it would fork."""
+    if newest > reached:
+        raise LogGapError(
+            f"The log of {row.full_name} reaches version {newest} but lacks {reached + 1}, which "
+            f"SQL lacks too.",
+            hint="Restore a newer backup of the database; this one is older than what the log "
+            "still holds.",
+            table=row.full_name,
+            missing=reached + 1,
+        )
 
 
 def _read(store: ObjectStore, key: str) -> bytes | None:

@@ -66,7 +66,7 @@ def _history(
 ) -> Iterator[Violation]:
     entries = sorted(book.history(row.table_id), key=lambda entry: entry.version)
     versions = [entry.version for entry in entries]
-    expected = list(range(row.first_version, row.current_version + 1))
+    expected = list(range(row.oldest_version, row.current_version + 1))
     if versions != expected:
         yield Violation("I1", f"versions are {versions[:20]}…, not {expected[:20]}…")
     times = [entry.committed_at for entry in entries]
@@ -113,9 +113,9 @@ def _checkpoints(session: Session, row: TableRow) -> Iterator[Violation]:
 
 def _state(book: SqlCatalog, row: TableRow) -> Iterator[Violation]:
     state = TableState()
-    for version in range(row.first_version, row.current_version + 1):
+    for version in range(row.oldest_version, row.current_version + 1):
         state.apply(version, decode_commit(book.payload(row.table_id, version), version=version))
-    if row.first_version == 0 and set(state.files) != _files(book, row):
+    if row.oldest_version == 0 and set(state.files) != _files(book, row):
         yield Violation("I6", "the replayed log has other files than SQL")
     with book.database.read() as work:
         rows = work.rows("rows_above", table_id=row.table_id, version=row.current_version)

@@ -27,6 +27,7 @@ from deltasql.catalog.dialects.adbc import ROW_JSON, AdbcConnection, Error, Inte
 from deltasql.catalog.dialects.local_disk import refuse_network_file_system
 from deltasql.catalog.dialects.parts import number_ranges, read_side_by_side
 from deltasql.catalog.dialects.pool import Pool
+from deltasql.catalog.dialects.sqlite_watch import SqliteWatch
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
 from deltasql.errors import (
     BadArgumentError,
@@ -41,6 +42,7 @@ DIALECT = Dialect(
     has_row_locks=False,
     has_writing_ctes=False,
     has_server_clock=False,
+    must_tell_commits=False,
 )
 _BUSY_MS = 30_000
 _CHUNK_ROWS = 5_000
@@ -175,6 +177,13 @@ class SqliteDatabase:
                 [_cast(rows.column(i), field.type) for i, field in enumerate(schema)],
                 schema=schema,
             )
+
+    def tell_commits(self, table_ids: Sequence[str]) -> None:
+        """Do nothing: the file shows it."""
+
+    def watch_commits(self) -> SqliteWatch:
+        """Watch the file's data version."""
+        return SqliteWatch(_Connection(self.path))
 
     def create_namespace(self) -> None:
         """Do nothing: the file is the place."""

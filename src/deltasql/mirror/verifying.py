@@ -1,0 +1,234 @@
+"""The logs are compared with SQL now and then: one table after the other, spread over a while.
+
+Every `interval` each table has its turn, so of n tables one begins every n-th of it. What is
+behind, or lies in a store that is down, waits. Several workers take turns by what SQL knows.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from deltasql.alerts import AlertDesk
+from deltasql.catalog.leases import Lease, Leases
+from deltasql.catalog.rows import TableRow, TableState
+from deltasql.catalog.verifications import Verification, Verifications
+from deltasql.errors import DeltaSqlError
+from deltasql.events import (
+    FindingsCounted,
+    LogDiffers,
+    LogVerified,
+    ReconcilerTroubled,
+    Sink,
+    discard,
+)
+from deltasql.mirror.alerting import DIFFERS, differs_alert
+from deltasql.parity.log import Effort, Finding
+
+PURPOSE = "verify"
+_LONGEST_PAUSE_S = 30.0
+_SHORTEST_PAUSE_S = 0.1
+# One reads while another waits for the store: the commits' own puts come first.
+_WORKERS = 2
+
+
+class _StoppedError(Exception):
+    """The worker ends; the comparison is given up and is another worker's."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySources:
+    """What the comparisons need of the catalog."""
+
+    tables: Callable[[], list[TableRow]]
+    find_table: Callable[[str], TableRow]
+    compare: Callable[[TableRow, Effort], list[Finding]]
+    book: Verifications
+    leases: Leases
+
+
+@dataclass(slots=True)
+class PeriodicVerify:
+    """Compares every table's log with SQL once in an interval; `run` serves in a thread."""
+
+    sources: VerifySources
+    interval: timedelta
+    is_wanted: Callable[[TableRow], bool] = lambda _: True
+    is_store_up: Callable[[TableRow], bool] = lambda _: True
+    desk: AlertDesk = field(default_factory=AlertDesk)
+    sink: Sink = discard
+    monotonic: Callable[[], float] = time.monotonic
+    queries: int = 0
+    _counted: dict[str, int] = field(default_factory=dict)
+
+    def run(self, stop: threading.Event) -> None:
+        """Serve until `stop` is set; a comparison under way is given up then."""
+        while not stop.is_set():
+            pause = _LONGEST_PAUSE_S
+            try:
+                pause = self.step(stop)
+            except Exception as error:  # noqa: BLE001 (the next turn may be better)
+                self._say_trouble(error, None)
+            stop.wait(pause)
+
+    @contextmanager
+    def beside(self, stop: threading.Event) -> Iterator[None]:
+        """Serve in a thread beside the block; with the block it ends."""
+        thread = threading.Thread(target=self.run, args=(stop,), name="deltasql-verify")
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def step(self, stop: threading.Event) -> float:
+        """Verify the table whose turn it is, if any, and return the seconds until the next look."""
+        now, known = self.sources.book.all()
+        every = self.sources.tables()
+        self.queries += 2
+        self._count(every, known)
+        rows = [row for row in every if row.state is TableState.ACTIVE and self.is_wanted(row)]
+        if not rows:
+            return _LONGEST_PAUSE_S
+        slot = self.interval.total_seconds() * 1000 / len(rows)
+        began = max((one.started_at for one in known.values()), default=None)
+        if began is not None and now - began < slot:
+            return _pause((slot - (now - began)) / 1000)
+        for row in sorted(rows, key=lambda row: _turn(known.get(row.table_id))):
+            last = known.get(row.table_id)
+            if last is not None and now - last.started_at < self.interval_ms - slot:
+                break
+            if _is_even(row) and self.is_store_up(row):
+                # where another worker is at this one, the turn is his
+                return _pause(slot / 1000) if self._take(row, last, stop) else _LONGEST_PAUSE_S
+        return _LONGEST_PAUSE_S
+
+    @property
+    def interval_ms(self) -> float:
+        """The interval in milliseconds."""
+        return self.interval.total_seconds() * 1000
+
+    def _take(self, row: TableRow, last: Verification | None, stop: threading.Event) -> bool:
+        """Verify a table under its lease; False where another worker has or had the turn."""
+        book, leases = self.sources.book, self.sources.leases
+        lease = leases.acquire(row.table_id, PURPOSE)
+        self.queries += 1
+        if lease is None:
+            return False
+        try:
+            if book.find(row.table_id) != last:
+                return False
+            book.begin(lease)
+            self._verify(self.sources.find_table(row.table_id), lease, stop)
+        except _StoppedError:
+            pass
+        except Exception as error:  # noqa: BLE001 (a store, a disk: the others go on)
+            self._say_trouble(error, row)
+        finally:
+            leases.release(lease)
+        return True
+
+    def _verify(self, row: TableRow, lease: Lease, stop: threading.Event) -> None:
+        started = self.monotonic()
+        effort = Effort(_WORKERS, _Keeper(self.sources.leases, lease, stop, self.monotonic).keep)
+        found = self.sources.compare(row, effort)
+        if found:
+            # Cleanup, repair and checkpoints go on meanwhile: only what stays is a difference.
+            row = self.sources.find_table(row.table_id)
+            again = {(one.difference, one.key) for one in self.sources.compare(row, effort)}
+            found = [one for one in found if (one.difference, one.key) in again]
+        self.sources.book.end(lease, row.mirrored_through, len(found))
+        self._tell(row, found, (self.monotonic() - started) * 1000)
+
+    def _tell(self, row: TableRow, found: list[Finding], latency_ms: float) -> None:
+        place = {"table_id": row.table_id, "table": row.full_name}
+        self.sink(
+            LogVerified(
+                **place, version=row.mirrored_through, findings=len(found), latency_ms=latency_ms
+            )
+        )
+        self._counted[row.full_name] = len(found)
+        self.sink(FindingsCounted(**place, version=row.mirrored_through, findings=len(found)))
+        for kind in (DIFFERS, f"{DIFFERS}_critical"):
+            self.desk.clear(kind, row.full_name)
+        for one in found:
+            self.sink(
+                LogDiffers(
+                    **place,
+                    version=row.mirrored_through if one.version is None else one.version,
+                    key=one.key,
+                    difference=str(one.difference),
+                )
+            )
+        if found:
+            self.desk.tell(differs_alert(row.full_name, found), self.monotonic())
+
+    def _count(self, rows: list[TableRow], known: dict[str, Verification]) -> None:
+        """Tell the findings that SQL knows of, whoever found them, where they are news."""
+        counts = {}
+        for row in rows:
+            one = known.get(row.table_id)
+            if one is not None and one.findings is not None:
+                counts[row.full_name] = (row.table_id, one.version or 0, one.findings)
+        for name in self._counted.keys() - counts.keys():
+            counts[name] = ("", 0, 0)  # the table is gone, or has another name
+        for name, (table_id, version, findings) in counts.items():
+            if self._counted.get(name, 0) != findings:
+                self.sink(
+                    FindingsCounted(
+                        table_id=table_id, table=name, version=version, findings=findings
+                    )
+                )
+        self._counted = {name: findings for name, (_, _, findings) in counts.items()}
+
+    def _say_trouble(self, error: Exception, row: TableRow | None) -> None:
+        code = error.code if isinstance(error, DeltaSqlError) else type(error).__name__
+        self.sink(
+            ReconcilerTroubled(
+                table_id=row.table_id if row else "",
+                table=row.full_name if row else "",
+                version=row.mirrored_through if row else 0,
+                error_code=code,
+            )
+        )
+
+
+@dataclass(slots=True)
+class _Keeper:
+    """Keeps the lease while a comparison lasts, and ends it when the worker ends."""
+
+    leases: Leases
+    lease: Lease
+    stop: threading.Event
+    monotonic: Callable[[], float]
+    _renewed: float = field(init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._renewed = self.monotonic()
+
+    def keep(self) -> None:
+        if self.stop.is_set():
+            raise _StoppedError
+        with self._lock:
+            if (self.monotonic() - self._renewed) * 1000 > self.leases.ttl_ms / 3:
+                self.leases.renew(self.lease)
+                self._renewed = self.monotonic()
+
+
+def _turn(last: Verification | None) -> int:
+    """The longest ago goes first; what never had a turn goes before all."""
+    return -1 if last is None else last.started_at
+
+
+def _is_even(row: TableRow) -> bool:
+    return row.mirrored_through >= row.current_version
+
+
+def _pause(seconds: float) -> float:
+    return min(max(seconds, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
