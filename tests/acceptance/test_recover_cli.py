@@ -15,6 +15,8 @@ from builders import a_table, ids, rows
 from deltasql.protocol.files import commit_key
 from deltasql.testing.invariants import check_invariants
 
+pytestmark = pytest.mark.verify
+
 DAY = 24 * 3600 * 1000
 START = 1_800_000_000_000
 

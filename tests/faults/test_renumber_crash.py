@@ -11,6 +11,8 @@ from foreign import a_foreign_file, put_foreign
 from processes import start
 from readers import read_deltalake, read_deltasql
 
+pytestmark = pytest.mark.verify
+
 INSIDE = ["after-files", "after-version-row", "before-renumber-commit"]
 AFTER = ["after-renumber-commit", "before-put", "after-put", "before-batch-status"]
 

@@ -233,7 +233,7 @@ def _attack(uri: str, rounds: list, folder: Path) -> None:
 
 
 @pytest.mark.req("R92")
-@settings(max_examples=int(os.environ.get("DELTASQL_FUZZ_EXAMPLES", "60")))
+@settings(max_examples=int(os.environ.get("DELTASQL_FUZZ_EXAMPLES", "40")))
 @given(rounds=ROUNDS)
 def test_nothing_that_must_stay_is_ever_deleted(rounds):
     with tempfile.TemporaryDirectory() as folder:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltasql.client.detail import mirror_detail
-from deltasql.client.rebuild import Rebuilt, rebuild_table
 from deltasql.client.session import Session
 from deltasql.client.worker import health_of, make_reconciler
 from deltasql.errors import LeaseLostError
@@ -21,6 +20,9 @@ from deltasql.mirror.recovery import Recovered, Recovery
 from deltasql.mirror.repair import MirrorRepair
 from deltasql.mirror.sweep import Sweep
 from deltasql.parity.log import Finding
+
+if TYPE_CHECKING:
+    from deltasql.client.rebuild import Rebuilt
 
 
 class Mirror:
@@ -129,6 +131,8 @@ class Mirror:
             OwnershipError: the log never was a catalog's.
             TableExistsError: the name, the place or the id is taken.
         """
+        from deltasql.client.rebuild import rebuild_table  # noqa: PLC0415 (rare)
+
         return rebuild_table(self._session, name, location)
 
     def run_once(self) -> Sweep:

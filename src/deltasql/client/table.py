@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltasql.catalog.catalog import FileChange
 from deltasql.catalog.history import HistoryEntry
@@ -21,7 +21,6 @@ from deltasql.client.schema_changes import SchemaMode
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions, StagedTable, to_actions
 from deltasql.client.times import to_ms
-from deltasql.client.vacuum import VacuumReport, vacuum_table
 from deltasql.errors import (
     BadArgumentError,
     CommitConflictError,
@@ -29,9 +28,11 @@ from deltasql.errors import (
     TableStateError,
 )
 from deltasql.events import SnapshotOpened
-from deltasql.mirror.vacuum import VacuumOptions
 from deltasql.protocol.actions import Action, Add, Metadata, Protocol
 from deltasql.protocol.schema import StructField, StructType
+
+if TYPE_CHECKING:
+    from deltasql.client.vacuum import VacuumReport
 
 _NOTHING = CommitOptions()
 
@@ -241,9 +242,9 @@ class Table:
         Options are those of VacuumOptions: retain (a timedelta; the table's own
         delta.deletedFileRetentionDuration by default), allow_short_retention, orphans.
         """
-        return vacuum_table(
-            self._session, self.refresh(), VacuumOptions(**options), dry_run=dry_run
-        )
+        from deltasql.client.vacuum import vacuum_with  # noqa: PLC0415 (rare)
+
+        return vacuum_with(self._session, self.refresh(), options, dry_run=dry_run)
 
     def detach(self) -> int:
         """End deltasql's hold: the log becomes complete and unfenced, any Delta writer may go on.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from deltasql.catalog.rows import TableRow
 from deltasql.catalog.vacuum_book import VacuumBook
@@ -28,10 +29,11 @@ class VacuumReport:
         return iter(self.objects)
 
 
-def vacuum_table(
-    session: Session, row: TableRow, options: VacuumOptions, *, dry_run: bool
+def vacuum_with(
+    session: Session, row: TableRow, given: Mapping[str, Any], *, dry_run: bool
 ) -> VacuumReport:
-    """Delete what nothing needs, or only tell it."""
+    """Delete what nothing needs, or only tell it; `given` are fields of VacuumOptions."""
+    options = VacuumOptions(**given)
     leases = session.checkpointer.leases
     vacuum = Vacuum(
         session.book,
