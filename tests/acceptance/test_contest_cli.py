@@ -1,10 +1,7 @@
 """`mirror repair --adopt`, `fsck` and a taken `--listen` as users meet them: a process."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 
 import pytest
 
@@ -18,28 +15,6 @@ ADOPT = ("mirror", "repair", "orders", "--adopt")
 @pytest.fixture
 def uri(tmp_path):
     return f"deltasql://sqlite/{tmp_path}/c.db"
-
-
-@pytest.fixture
-def run(tmp_path, uri):
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("DELTASQL_", "PG"))}
-
-    def call(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "deltasql", "-u", uri, *arguments],
-            cwd=tmp_path,
-            env={**env, "HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            stdin=subprocess.DEVNULL,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
-
-    return call
 
 
 @pytest.fixture

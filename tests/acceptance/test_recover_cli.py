@@ -1,10 +1,7 @@
 """`deltasql recover` after real damage, as an operator meets it: what it says, what is there."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -28,22 +25,9 @@ def backup(catalog_uri, tmp_path, request):
 
 
 @pytest.fixture
-def run(catalog_uri, tmp_path):
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("DELTASQL_", "PG"))}
-
+def run(run, catalog_uri):
     def call(*arguments: str, code: int = 0) -> tuple[list[dict], str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "deltasql", "-u", catalog_uri, "-o", "json", *arguments],
-            cwd=tmp_path,
-            env={**env, "HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            stdin=subprocess.DEVNULL,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        assert done.returncode == code, done.stdout + done.stderr
+        done = run("-u", catalog_uri, "-o", "json", *arguments, code=code)
         return json.loads(done.stdout or "[]"), done.stderr
 
     return call

@@ -11,28 +11,9 @@ from deltasql.events import CheckpointWritten, VersionMirrored
 from deltasql.mirror.rate import Rate
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing.invariants import check_invariants
+from ticking import Clock, Stop
 
 pytestmark = pytest.mark.req("R33")
-
-
-class Clock:
-    """Time that passes only where somebody waits for the limit."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Stop(threading.Event):
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self.clock = clock
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.clock.now += timeout or 0.0
-        return self.is_set()
 
 
 @pytest.fixture

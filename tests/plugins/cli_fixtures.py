@@ -22,6 +22,7 @@ def run(tmp_path):
             text=True,
             check=False,
             timeout=120,
+            stdin=subprocess.DEVNULL,
         )
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode == code, done.stdout + done.stderr

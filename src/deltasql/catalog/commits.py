@@ -20,7 +20,7 @@ from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.definitions import DefinitionCache, TableDefinition, change_indexed_columns
 from deltasql.catalog.fast_append import FastAppends, LostAppendError
 from deltasql.catalog.ids import IdBlocks
-from deltasql.catalog.rows import LockedTable, table_row
+from deltasql.catalog.rows import LockedTable, TableState, table_row
 from deltasql.catalog.settings_rows import keep_settings
 from deltasql.crash import crash_point
 from deltasql.errors import (
@@ -134,7 +134,7 @@ class Committer:
         crash_point("before-begin")
         with self.database.write() as work:
             if create is not None:
-                _insert_table(work, create)
+                insert_table(work, create)
             crash_point("after-begin")
             locked, tokens = self._lock(work, requests, ask_tokens=is_second)
             crash_point("after-lock")
@@ -266,7 +266,14 @@ def _no_rows() -> list[tuple[Any, ...]]:
     return []
 
 
-def _insert_table(work: Work, create: NewTable) -> None:
+def insert_table(
+    work: Work,
+    create: NewTable,
+    *,
+    state: TableState = TableState.ACTIVE,
+    first_version: int = 0,
+) -> None:
+    """Register a table; its log begins where its versions do."""
     work.run(
         "insert_table",
         table_id=create.table_id,
@@ -276,10 +283,10 @@ def _insert_table(work: Work, create: NewTable) -> None:
         location_key=create.location_key,
         created_at=work.now_ms(),
         last_ict=0,
-        state="active",
-        first_version=0,
-        mirrored_through=-1,
-        log_floor=0,
+        state=str(state),
+        first_version=first_version,
+        mirrored_through=first_version - 1,
+        log_floor=first_version,
         properties=create.properties,
     )
 

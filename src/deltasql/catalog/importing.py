@@ -13,7 +13,7 @@ from deltasql.catalog.adopt import FoundCommit, insert_found
 from deltasql.catalog.commit_encode import EncodedCommit
 from deltasql.catalog.commit_request import CommitNote, CommitRequest
 from deltasql.catalog.commit_rows import VersionPlan, insert_version, partition_text
-from deltasql.catalog.commits import NewTable
+from deltasql.catalog.commits import NewTable, insert_table
 from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.definitions import DefinitionCache, change_indexed_columns
 from deltasql.catalog.ids import IdBlocks
@@ -47,21 +47,7 @@ class Importing:
             if rows:
                 return _require_begun(table_row(rows[0]), new, first_version)
             try:
-                work.run(
-                    "insert_table",
-                    table_id=new.table_id,
-                    namespace=new.namespace,
-                    name=new.name,
-                    location=new.location,
-                    location_key=new.location_key,
-                    created_at=work.now_ms(),
-                    last_ict=0,
-                    state=str(TableState.IMPORTING),
-                    first_version=first_version,
-                    mirrored_through=first_version - 1,
-                    log_floor=first_version,
-                    properties=new.properties,
-                )
+                insert_table(work, new, state=TableState.IMPORTING, first_version=first_version)
                 row = table_row(work.rows("lock_table", table_id=new.table_id)[0])
             except UniqueViolationError as error:
                 raise TableExistsError(

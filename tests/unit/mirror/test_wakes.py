@@ -9,6 +9,7 @@ from deltasql.errors import CatalogUnavailableError
 from deltasql.mirror.backoff import Backoff
 from deltasql.mirror.hinter import CommitHinter
 from deltasql.mirror.wakes import Wakes
+from ticking import Clock, Stop
 
 
 class Watch:
@@ -26,26 +27,6 @@ class Watch:
 
     def close(self) -> None:
         self.is_closed = True
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Stop(threading.Event):
-    """Waiting for it moves the clock."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self.clock = clock
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.clock.now += timeout or 0.0
-        return self.is_set()
 
 
 @pytest.fixture
