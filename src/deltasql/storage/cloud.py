@@ -17,7 +17,7 @@ import obstore
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from deltasql.errors import ConfigError, ObjectNotFoundError, StorageError, StorageUnavailableError
-from deltasql.storage.keys import bytewise, check_key, check_prefix, check_range
+from deltasql.storage.keys import bytewise, check_folder, check_key, check_prefix, check_range
 from deltasql.storage.location import Location
 from deltasql.storage.options import StoreOptions
 from deltasql.storage.port import ObjectInfo
@@ -105,6 +105,13 @@ class CloudStore:
         ]
         for _, meta in sorted(found, key=lambda pair: pair[0]):
             yield _info(meta)
+
+    def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the folders directly below one, in one listing with a delimiter."""
+        directory = check_folder(prefix).rstrip("/") or None
+        listed = self._run("list", prefix, lambda: self._store.list_with_delimiter(directory))
+        names = {f"{path.rstrip('/')}/" for path in listed["common_prefixes"]}
+        return tuple(sorted(names, key=bytewise))
 
     def delete(self, key: str) -> None:
         """Remove the object; silent where there is none."""

@@ -36,6 +36,17 @@ def check_prefix(prefix: str) -> str:
     return prefix
 
 
+def check_folder(prefix: str) -> str:
+    """Return the folder as it is: empty for the root, else with a slash at its end.
+
+    Raises:
+        BadArgumentError: the slash is missing, so that it might mean half a name.
+    """
+    if prefix and not prefix.endswith("/"):
+        raise BadArgumentError(f"The folder {prefix!r} does not end in a slash.", key=prefix)
+    return check_prefix(prefix)
+
+
 def check_range(key: str, start: int, length: int) -> None:
     """Refuse a range that lies before the object.
 

@@ -21,7 +21,7 @@ from deltasql.errors import (
     UnsafePathError,
 )
 from deltasql.storage import durable
-from deltasql.storage.keys import bytewise, check_key, check_prefix, check_range
+from deltasql.storage.keys import bytewise, check_folder, check_key, check_prefix, check_range
 from deltasql.storage.location import Location
 from deltasql.storage.os_errors import from_os, translated
 from deltasql.storage.port import ObjectInfo
@@ -35,6 +35,7 @@ class LocalStore:
 
     def __init__(self, root: str, *, roll: Callable[[int], bytes] = os.urandom) -> None:
         self._root = Path(os.path.realpath(root))
+        self._prefix = os.path.join(self._root, "")  # noqa: PTH118 (a string, made once)
         self._roll = roll
 
     def __repr__(self) -> str:
@@ -86,6 +87,14 @@ class LocalStore:
             # a file may go between the listing and this look at it
             with suppress(ObjectNotFoundError, UnsafePathError):
                 yield self.head(key) if entry.is_symlink() else _look(key, entry)
+
+    def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the directories of one directory; linked ones are not entered."""
+        top = check_folder(prefix).rstrip("/")
+        if self._escapes(self._root / top):
+            return ()
+        inside = [e for e in self._entries(top) if e.is_dir(follow_symlinks=False)]
+        return tuple(sorted((f"{prefix}{entry.name}/" for entry in inside), key=bytewise))
 
     def delete(self, key: str) -> None:
         """Remove the file; silent where there is none."""
@@ -202,25 +211,42 @@ class LocalStore:
     def _path(self, key: str) -> Path:
         path = self._root / check_key(key)
         if durable.is_temporary(path.name):
-            raise UnsafePathError(f"The key {key!r} is reserved for unfinished files.", key=key)
+            raise _reserved(key)
         return path
 
     def _escapes(self, path: Path) -> bool:
         return not Path(os.path.realpath(path)).is_relative_to(self._root)
 
     def _open(self, key: str) -> tuple[int, os.stat_result]:
-        path = self._source(key)
+        name = check_key(key).rpartition("/")[2]
+        if durable.is_temporary(name):
+            raise _reserved(key)
         try:
-            descriptor = os.open(path, _READ)
+            descriptor = os.open(f"{self._prefix}{key}", _READ)
         except NotADirectoryError as error:
             raise _missing(key) from error
         except OSError as error:
+            if self._escapes(self._path(key)):
+                raise _outside(key) from error
             raise from_os(error, "read", key) from error
+        try:
+            return descriptor, self._inside(key, descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def _inside(self, key: str, descriptor: int) -> os.stat_result:
+        """Make sure that what was opened is a file of ours, wherever links have led to."""
+        try:
+            place = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 (a million times)
+        except OSError:  # a system that does not tell
+            place = os.path.realpath(f"{self._prefix}{key}")
+        if not place.startswith(self._prefix):
+            raise _outside(key)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            os.close(descriptor)
             raise _missing(key)
-        return descriptor, status
+        return status
 
     @contextmanager
     def _reading(self, key: str) -> Iterator[tuple[int, os.stat_result]]:
@@ -262,6 +288,10 @@ def _info(key: str, status: os.stat_result) -> ObjectInfo:
 
 def _outside(key: str) -> UnsafePathError:
     return UnsafePathError(f"The key {key!r} leads outside the table by a symbolic link.", key=key)
+
+
+def _reserved(key: str) -> UnsafePathError:
+    return UnsafePathError(f"The key {key!r} is reserved for unfinished files.", key=key)
 
 
 def _missing(key: str) -> ObjectNotFoundError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 
 from deltasql.errors import ObjectExistsError, ObjectNotFoundError
-from deltasql.storage.keys import bytewise, check_key, check_prefix, check_range
+from deltasql.storage.keys import bytewise, check_folder, check_key, check_prefix, check_range
 from deltasql.storage.port import ObjectInfo
 
 
@@ -101,6 +101,14 @@ class MemoryStore:
         for info in sorted(infos, key=lambda info: bytewise(info.key)):
             if bytewise(info.key) > after:
                 yield info
+
+    def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the folders directly below one, by the keys that lie in them."""
+        full = self._prefix + check_folder(prefix)
+        with self._bucket.lock:
+            below = [key[len(full) :] for key in self._bucket.objects if key.startswith(full)]
+        names = {name for name, slash, _ in (rest.partition("/") for rest in below) if slash}
+        return tuple(sorted((f"{prefix}{name}/" for name in names), key=bytewise))
 
     def delete(self, key: str) -> None:
         """Remove the object; silent where there is none."""

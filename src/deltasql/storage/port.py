@@ -73,6 +73,14 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the folders directly below a folder, each ending in `/`, in bytewise order.
+
+        `prefix` is empty or such a folder. Only this one level is looked at; where folders are
+        things of their own, empty ones are told too. A folder that is not there has none.
+        """
+        ...
+
     def delete(self, key: str) -> None:
         """Remove the object; silent where there is none."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from deltasql.storage.local import LocalStore
 from deltasql.storage.location import (
@@ -14,7 +15,7 @@ from deltasql.storage.memory import MemoryStore, shared_bucket
 from deltasql.storage.options import read_options
 from deltasql.storage.port import ObjectStore
 
-__all__ = ["canonical_location", "location_key", "open_store"]
+__all__ = ["StoreOpener", "canonical_location", "location_key", "open_store"]
 
 
 def open_store(
@@ -41,3 +42,26 @@ def open_store(
     from deltasql.storage.cloud import CloudStore  # noqa: PLC0415 (obstore loads only when needed)
 
     return CloudStore(parsed, checked)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOpener:
+    """How another process opens a store: it can be pickled, and shows none of the options."""
+
+    location: str
+    options: dict[str, str] = field(repr=False)
+    stores: dict[str, dict[str, str]] = field(repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        location: str,
+        options: Mapping[str, str] | None,
+        stores: Mapping[str, Mapping[str, str]],
+    ) -> StoreOpener:
+        """Return the opener of what `open_store` opens."""
+        return cls(location, dict(options or {}), {key: dict(of) for key, of in stores.items()})
+
+    def __call__(self) -> ObjectStore:
+        """Open the store."""
+        return open_store(self.location, self.options or None, stores=self.stores)

@@ -33,6 +33,7 @@ OPERATIONS = frozenset(
         "get_range",
         "head",
         "list_from",
+        "folders",
         "delete",
         "open_input",
         "open_output",

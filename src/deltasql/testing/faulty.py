@@ -99,6 +99,11 @@ class FaultyStore:
         listed = list(self._inner.list_from(prefix, start_after))
         return (info for info in listed if info.key not in hidden)
 
+    def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the folders, unless the script has other plans."""
+        self._enter("folders", prefix)
+        return self._inner.folders(prefix)
+
     def delete(self, key: str) -> None:
         """Remove the object, unless the script has other plans."""
         self._change("delete", key, lambda: self._inner.delete(key))

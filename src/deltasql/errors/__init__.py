@@ -1,0 +1,136 @@
+"""Every error a user can meet, with its code, its exit code and what to do about it.
+
+    DeltaSqlError
+      ConfigError                BadUriError  MissingExtraError  BadArgumentError  ListenError
+      ProtocolError              MalformedActionError  InvalidCommitError  UnsupportedFeatureError
+                                 LogGapError  SchemaError  ConstraintViolationError
+                                 BadPredicateError  UnsafePathError  CorruptDataError
+      CatalogError               TableNotFoundError  TableExistsError  VersionNotFoundError
+                                 TableStateError  CommitConflictError*  CatalogUnavailableError*
+                                 CommitUnknownError*  SchemaOutdatedError  SchemaMissingError
+                                 CatalogCorruptError  PermissionDeniedError  LoginRefusedError
+      StorageError               ObjectNotFoundError  ObjectExistsError  AccessDeniedError
+                                 StorageUnavailableError*  UnsafeStoreError
+      MirrorError                MirrorConflictError  MirrorLagError*  OwnershipError  RebaseError
+                                 CheckpointError  LeaseLostError*
+      TableImportError           SourceChangedError*  ImportDifferenceError  NotResumableError
+                                 CutoverError
+
+(* = trying again may help.) Messages are one sentence and name the table, version, key or line;
+they never hold a secret. `context` carries the same facts for machines.
+"""
+
+from __future__ import annotations
+
+from deltasql.errors.base import DeltaSqlError, is_passing
+from deltasql.errors.catalog import (
+    CatalogCorruptError,
+    CatalogError,
+    CatalogUnavailableError,
+    CommitConflictError,
+    CommitUnknownError,
+    LoginRefusedError,
+    PermissionDeniedError,
+    SchemaMissingError,
+    SchemaOutdatedError,
+    TableExistsError,
+    TableNotFoundError,
+    TableStateError,
+    VacuumedError,
+    VersionNotFoundError,
+)
+from deltasql.errors.config import (
+    BadArgumentError,
+    BadUriError,
+    ConfigError,
+    ListenError,
+    MissingExtraError,
+)
+from deltasql.errors.imports import (
+    CutoverError,
+    ImportDifferenceError,
+    NotResumableError,
+    SourceChangedError,
+    TableImportError,
+)
+from deltasql.errors.mirror import (
+    CheckpointError,
+    LeaseLostError,
+    MirrorConflictError,
+    MirrorError,
+    MirrorLagError,
+    OwnershipError,
+    RebaseError,
+)
+from deltasql.errors.protocol import (
+    BadPredicateError,
+    ConstraintViolationError,
+    CorruptDataError,
+    InvalidCommitError,
+    LogGapError,
+    MalformedActionError,
+    ProtocolError,
+    SchemaError,
+    UnsafePathError,
+    UnsupportedFeatureError,
+)
+from deltasql.errors.storage import (
+    AccessDeniedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+    UnsafeStoreError,
+)
+
+__all__ = [
+    "AccessDeniedError",
+    "BadArgumentError",
+    "BadPredicateError",
+    "BadUriError",
+    "CatalogCorruptError",
+    "CatalogError",
+    "CatalogUnavailableError",
+    "CheckpointError",
+    "CommitConflictError",
+    "CommitUnknownError",
+    "ConfigError",
+    "ConstraintViolationError",
+    "CorruptDataError",
+    "CutoverError",
+    "DeltaSqlError",
+    "ImportDifferenceError",
+    "InvalidCommitError",
+    "LeaseLostError",
+    "ListenError",
+    "LogGapError",
+    "LoginRefusedError",
+    "MalformedActionError",
+    "MirrorConflictError",
+    "MirrorError",
+    "MirrorLagError",
+    "MissingExtraError",
+    "NotResumableError",
+    "ObjectExistsError",
+    "ObjectNotFoundError",
+    "OwnershipError",
+    "PermissionDeniedError",
+    "ProtocolError",
+    "RebaseError",
+    "SchemaError",
+    "SchemaMissingError",
+    "SchemaOutdatedError",
+    "SourceChangedError",
+    "StorageError",
+    "StorageUnavailableError",
+    "TableExistsError",
+    "TableImportError",
+    "TableNotFoundError",
+    "TableStateError",
+    "UnsafePathError",
+    "UnsafeStoreError",
+    "UnsupportedFeatureError",
+    "VacuumedError",
+    "VersionNotFoundError",
+    "is_passing",
+]

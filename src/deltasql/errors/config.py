@@ -1,0 +1,41 @@
+"""A setting, an option or a URI is wrong."""
+
+from __future__ import annotations
+
+from deltasql.errors.base import DeltaSqlError
+
+
+class ConfigError(DeltaSqlError, ValueError):
+    """A setting, option or URI is wrong."""
+
+    code = "DS100"
+    exit_code = 2
+    hint = "Check the setting's name and value in the settings reference."
+
+
+class BadUriError(ConfigError):
+    """The URI is not one that deltasql understands."""
+
+    code = "DS101"
+    hint = "Use deltasql://sqlite/<file>, deltasql://postgres/<database>/<schema> or postgresql://…"
+
+
+class MissingExtraError(ConfigError):
+    """An optional package is not installed."""
+
+    code = "DS102"
+    hint = "Install the package that the message names."
+
+
+class BadArgumentError(ConfigError):
+    """An argument has a value that cannot be used."""
+
+    code = "DS103"
+    hint = "See the command's --help or the function's documentation."
+
+
+class ListenError(ConfigError):
+    """The address to listen on is taken, or not one of this machine."""
+
+    code = "DS104"
+    hint = "Choose another address for --listen, or stop the program that has it."
