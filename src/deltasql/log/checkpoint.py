@@ -10,7 +10,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from deltasql.errors import (
     ObjectNotFoundError,
     StorageUnavailableError,
 )
+from deltasql.log.row_groups import ROW_GROUP, gather
 from deltasql.protocol.files import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_path
 from deltasql.protocol.last_checkpoint import LastCheckpoint, decode_hint, encode_hint
 from deltasql.storage.port import ObjectStore
@@ -31,7 +32,6 @@ from deltasql.storage.port import ObjectStore
 # More than this goes to the store in parts, never whole through memory.
 _ONE_PUT = 100 * 1024 * 1024
 _PIECE = 8 * 1024 * 1024
-_ROW_GROUP = 50_000
 # Reading takes smaller bites: what a batch unpacks to is many times its size in the file.
 _READ_ROWS = 10_000
 # Only what repeats is worth a dictionary: paths and statistics are all different.
@@ -70,6 +70,7 @@ class CheckpointWriter:
 
     store: ObjectStore
     codec: str = "snappy"
+    group_rows: int = ROW_GROUP
 
     @contextmanager
     def spool(
@@ -78,7 +79,8 @@ class CheckpointWriter:
         """Write the rows to a local file that lasts as long as the block."""
         with tempfile.TemporaryDirectory(prefix="deltasql-checkpoint-") as folder:
             path = Path(folder) / "checkpoint.parquet"
-            counted = _write(path, schema, rows, self.codec)
+            with closing(gather(rows, schema, self.group_rows)) as groups:
+                counted = _write(path, schema, groups, self.codec)
             size, found = path.stat().st_size, _digest(path)
             crash_point("checkpoint-spooled")
             yield CheckpointFile(version, size, *counted, found), path
@@ -123,6 +125,8 @@ class CheckpointWriter:
         crash_point("after-last-checkpoint")
 
     def _put(self, file: CheckpointFile, path: Path, *, replace: bool) -> bool:
+        # what the spool was made with goes back before the file itself comes into memory
+        pa.default_memory_pool().release_unused()
         if file.size <= _ONE_PUT and replace:
             self.store.put(file.key, path.read_bytes())
             return True
@@ -190,15 +194,47 @@ def count_kind(path: Path, kind: str) -> int:
         )
 
 
+def read_footer(path: Path, version: int) -> pq.FileMetaData:
+    """Return what a checkpoint's footer says.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    with _readable(version):
+        return pq.read_metadata(path)
+
+
+def read_group(
+    path: Path, version: int, footer: pq.FileMetaData, number: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one row group; every page of it is read.
+
+    Raises:
+        CheckpointError: a part of the file cannot be read.
+    """
+    with (
+        _readable(version),
+        pq.ParquetFile(path, metadata=footer, page_checksum_verification=True) as file,
+    ):
+        # threads of its own would only stand in the way: the columns of a group are few
+        yield from file.iter_batches(_READ_ROWS, row_groups=[number], use_threads=False)
+
+
 def read_rows(path: Path, version: int) -> Iterator[pa.RecordBatch]:
     """Yield all rows of a checkpoint; every page of the file is read.
 
     Raises:
         CheckpointError: a part of the file cannot be read.
     """
+    footer = read_footer(path, version)
+    for number in range(footer.num_row_groups):
+        yield from read_group(path, version, footer, number)
+
+
+@contextmanager
+def _readable(version: int) -> Iterator[None]:
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            yield from file.iter_batches(_READ_ROWS)
+        yield
     except (pa.ArrowException, OSError) as error:
         raise CheckpointError(
             f"{checkpoint_path(version)} cannot be read: {_first_line(error)}.",
@@ -206,7 +242,10 @@ def read_rows(path: Path, version: int) -> Iterator[pa.RecordBatch]:
         ) from error
 
 
-def _write(path: Path, schema: pa.Schema, rows: Iterable[pa.Table], codec: str) -> tuple[int, int]:
+def _write(
+    path: Path, schema: pa.Schema, groups: Iterable[pa.Table], codec: str
+) -> tuple[int, int]:
+    """Write one row group for each table; return how many rows there are, and how many adds."""
     counts = [0, 0]
     with pq.ParquetWriter(
         path,
@@ -219,29 +258,11 @@ def _write(path: Path, schema: pa.Schema, rows: Iterable[pa.Table], codec: str) 
         data_page_version="1.0",
         write_page_checksum=True,
     ) as writer:
-        for table in _gathered(rows, schema):
-            writer.write_table(table, row_group_size=_ROW_GROUP)
+        for table in groups:
+            writer.write_table(table, row_group_size=max(table.num_rows, 1))
             counts[0] += table.num_rows
             counts[1] += table.num_rows - table.column("add").null_count
     return counts[0], counts[1]
-
-
-def _gathered(rows: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Cut the rows into groups of one size, whatever pieces they come in: bytes depend on it."""
-    waiting: list[pa.Table] = []
-    count = 0
-    for table in rows:
-        waiting.append(table)
-        count += table.num_rows
-        while count >= _ROW_GROUP:
-            whole = pa.concat_tables(waiting)
-            yield whole.slice(0, _ROW_GROUP).combine_chunks()
-            rest = whole.slice(_ROW_GROUP)
-            waiting, count = [rest], rest.num_rows
-    if count:
-        yield pa.concat_tables(waiting).combine_chunks()
-    elif not waiting:
-        yield schema.empty_table()
 
 
 def _digest(path: Path) -> str:

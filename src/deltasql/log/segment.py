@@ -75,17 +75,29 @@ def _newest_checkpoint(files: Sequence[LogFile]) -> tuple[LogFile, ...]:
     return found[-1] if found else ()
 
 
-def usable_checkpoints(files: Sequence[LogFile]) -> list[tuple[LogFile, ...]]:
+def usable_checkpoints(files: Iterable[LogFile]) -> list[tuple[LogFile, ...]]:
     """Return the checkpoints that have all their parts, oldest first, the better kind last."""
+    return [parts for parts in _checkpoint_sets(files) if _is_complete(parts)]
+
+
+def incomplete_checkpoints(files: Iterable[LogFile]) -> list[tuple[LogFile, ...]]:
+    """Return what is there of the checkpoints that lack a part, oldest first."""
+    return [parts for parts in _checkpoint_sets(files) if not _is_complete(parts)]
+
+
+def _checkpoint_sets(files: Iterable[LogFile]) -> list[tuple[LogFile, ...]]:
     groups: dict[tuple[int, int, int, str], list[LogFile]] = defaultdict(list)
     for file in files:
         rank = _RANK.get(file.kind)
         if rank is not None:
             label = file.name if file.kind is LogFileKind.V2 else ""
             groups[(file.version, rank, file.parts, label)].append(file)
-    found = []
-    for key in sorted(groups):
-        parts = sorted(groups[key], key=lambda file: file.part)
-        if key[1] != 1 or [file.part for file in parts] == list(range(1, key[2] + 1)):
-            found.append(tuple(parts))
-    return found
+    return [tuple(sorted(groups[key], key=lambda file: file.part)) for key in sorted(groups)]
+
+
+def _is_complete(parts: Sequence[LogFile]) -> bool:
+    if parts[0].kind is not LogFileKind.MULTIPART:
+        return True
+    # the count comes from a name: it is compared, never counted up to
+    numbers = [file.part for file in parts]
+    return len(numbers) == parts[0].parts and numbers == list(range(1, len(numbers) + 1))

@@ -36,6 +36,11 @@ _BY_KIND = {kind.kind: kind for kind in ACTION_TYPES}  # type: ignore[attr-defin
 _RANK = {kind: rank for rank, kind in enumerate(_BY_KIND)}
 _LAST = len(_RANK)
 _DEEPEST = 100
+# A value takes some ten times the room of its text: a line may be long, or of many values.
+LONG_LINE = 8 * 1024 * 1024
+# A commit of so many bytes is not held twice.
+LARGE = 64 * 1024 * 1024
+_MOST_VALUES = 2_000_000
 _NO_COLUMNS = '{"type":"struct","fields":[]}'
 _NESTED: dict[str, type[msgspec.Struct]] = {"deletionVector": DeletionVector, "format": Format}
 
@@ -49,6 +54,10 @@ _Line = msgspec.defstruct(
     gc=False,
 )
 _STRICT = msgspec.json.Decoder(_Line)
+
+
+class _LineError(ValueError):
+    """A line cannot be understood; the message is the reason."""
 
 
 def serialize_actions(actions: Iterable[Action]) -> bytes:
@@ -70,29 +79,49 @@ def digest(payload: bytes) -> str:
     return hashlib.sha256(payload).hexdigest()
 
 
-def decode_commit(payload: bytes, *, version: int | None, lenient: bool = False) -> list[Action]:
+def decode_commit(
+    payload: bytes, *, version: int | None, lenient: bool = False, schemaless: bool = False
+) -> list[Action]:
     """Return the actions of a commit file in the order of its lines.
 
-    Blank lines are passed over. Unknown actions and fields are kept. With `lenient`, numbers may
-    be spelled as strings or whole floats, a table may have no schema yet (it has no columns then),
-    and lines without an action are passed over.
+    Blank lines are passed over. Unknown actions and fields are kept. With `schemaless`, a table
+    may have no schema yet (it has no columns then), as some writers create it. With `lenient`, so
+    it may, numbers may be spelled as strings or whole floats, and lines without an action are
+    passed over.
 
     Raises:
         MalformedActionError: names the version, the line and the reason.
     """
-    return list(iter_commit(payload, version=version, lenient=lenient))
+    return list(iter_commit(payload, version=version, lenient=lenient, schemaless=schemaless))
 
 
-def iter_commit(payload: bytes, *, version: int | None, lenient: bool = False) -> Iterator[Action]:
+def iter_commit(
+    payload: bytes, *, version: int | None, lenient: bool = False, schemaless: bool = False
+) -> Iterator[Action]:
     """Yield the actions of a commit file one by one; see `decode_commit`."""
-    number = 0
-    for raw in payload.split(b"\n"):
-        number += 1
-        if not raw or raw.isspace():
-            continue
-        action = _decode_line(raw, version, number, lenient=lenient)
-        if action is not None:
-            yield action
+    offset = 0
+    for number, raw in enumerate(_lines(payload), start=1):
+        if raw and not raw.isspace():
+            try:
+                action = _decode_line(raw, lenient=lenient, schemaless=schemaless or lenient)
+            except _LineError as error:
+                _refuse(error, version, number, offset)
+            if action is not None:
+                yield action
+        offset += len(raw) + 1
+
+
+def _lines(payload: bytes) -> Iterable[bytes]:
+    """Return the lines of a commit; of a very large one, not all at a time."""
+    return payload.split(b"\n") if len(payload) < LARGE else _one_by_one(payload)
+
+
+def _one_by_one(payload: bytes) -> Iterator[bytes]:
+    start = 0
+    while (end := payload.find(b"\n", start)) >= 0:
+        yield payload[start:end]
+        start = end + 1
+    yield payload[start:]
 
 
 def to_json_object(action: Action) -> dict[str, Any]:
@@ -111,9 +140,11 @@ def from_json_object(line: Mapping[str, Any]) -> Action:
     try:
         _check_free(line)
         raw = msgspec.json.encode(line)
+        action = _decode_line(raw, lenient=False, schemaless=False)
+    except _LineError as error:
+        raise MalformedActionError(f"The action is not valid: {error}.") from error.__cause__
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        _refuse(None, 1, _reason(error), error)
-    action = _decode_line(raw, None, 1, lenient=False)
+        raise MalformedActionError(f"The action is not valid: {_reason(error)}.") from error
     assert action is not None  # noqa: S101 (only a lenient decoder passes a line over)
     return action
 
@@ -135,7 +166,7 @@ def _encode_line(action: Action) -> bytes:
         return _sorted_encoder.encode({action.kind: action.body})
     if isinstance(action, Protocol):
         action = _with_sorted_features(action)
-    if _has_extra(action):
+    if has_extra(action):
         plain = _plain(action)
         _check_free(plain)
         return _sorted_encoder.encode({action.kind: plain})
@@ -150,13 +181,18 @@ def _check_free(value: Any, depth: int = 0) -> None:
     JSON has no NaN (it would be written as null), and how deep a parser can go depends on the
     stack it is called from; a limit of our own gives the same answer everywhere.
     """
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a number is not finite")
-    if isinstance(value, dict | list | tuple):
+    kind = type(value)
+    if kind is dict or kind is list or kind is tuple:
         if depth > _DEEPEST:
             raise RecursionError
-        for each in value.values() if isinstance(value, dict) else value:
-            _check_free(each, depth + 1)
+        for each in value.values() if kind is dict else value:
+            kind = type(each)
+            if kind is dict or kind is list or kind is tuple:
+                _check_free(each, depth + 1)
+            elif kind is float and not math.isfinite(each):
+                raise ValueError("a number is not finite")
+    elif kind is float and not math.isfinite(value):
+        raise ValueError("a number is not finite")
 
 
 def _with_sorted_features(protocol: Protocol) -> Protocol:
@@ -170,10 +206,15 @@ def _with_sorted_features(protocol: Protocol) -> Protocol:
     )
 
 
-def _has_extra(value: Any) -> bool:
+def has_extra(value: Any) -> bool:
+    """Tell whether an action has fields that are not the protocol's; they take the long way."""
     if value.extra is not None:
         return True
-    nested = getattr(value, "deletion_vector", None) or getattr(value, "format", None)
+    kind = type(value)
+    if kind is Add or kind is Remove:
+        nested = value.deletion_vector
+    else:
+        nested = getattr(value, "format", None)
     return nested is not None and nested.extra is not None
 
 
@@ -190,43 +231,57 @@ def _plain(value: msgspec.Struct) -> dict[str, Any]:
     return plain
 
 
-def _decode_line(raw: bytes, version: int | None, number: int, *, lenient: bool) -> Action | None:
+def _decode_line(raw: bytes, *, lenient: bool, schemaless: bool) -> Action | None:
+    if len(raw) > LONG_LINE and raw.count(b",") + raw.count(b"[") > _MOST_VALUES:
+        raise _LineError(f"the line is too long to hold more than {_MOST_VALUES} values")
     try:
-        line = _STRICT.decode(raw)
-        found = [action for action in msgspec.structs.astuple(line) if action is not None]
-        if found and isinstance(found[0], CommitInfo):
-            _check_free(msgspec.structs.astuple(found[0]))
+        action = _decode_one(raw)
     except (msgspec.MsgspecError, RecursionError, ValueError):
-        return _decode_slowly(raw, version, number, lenient=lenient)
-    if len(found) == 1 and not _has_extra(found[0]):
-        action: Action = found[0]
+        return _decode_slowly(raw, lenient=lenient, schemaless=schemaless)
+    if not has_extra(action):
         return action
-    return _decode_slowly(raw, version, number, lenient=lenient)
+    return _decode_slowly(raw, lenient=lenient, schemaless=schemaless)
 
 
-def _decode_slowly(raw: bytes, version: int | None, number: int, *, lenient: bool) -> Action | None:
+def _decode_one(raw: bytes) -> Action:
+    found = [action for action in msgspec.structs.astuple(_STRICT.decode(raw)) if action]
+    if len(found) != 1:
+        raise ValueError("not one action")
+    action: Action = found[0]
+    if isinstance(action, CommitInfo):
+        _check_free(msgspec.structs.astuple(action))
+    return action
+
+
+def _decode_slowly(raw: bytes, *, lenient: bool, schemaless: bool) -> Action | None:
     """Decode a line that is not plain: unknown fields, unknown actions, or an error to explain."""
     try:
         envelope = msgspec.json.decode(raw)
         _check_free(envelope)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        _refuse(version, number, _reason(error), error)
+        raise _LineError(_reason(error)) from error
     if not isinstance(envelope, dict):
-        _refuse(version, number, "the line is not a JSON object")
+        raise _LineError("the line is not a JSON object")
     named = {kind: body for kind, body in envelope.items() if body is not None}
     if not named and lenient:
         return None
     if len(named) != 1:
         found = ", ".join(sorted(named)) or "none"
-        _refuse(version, number, f"a line must hold exactly one action, found {found}")
+        raise _LineError(f"a line must hold exactly one action, found {found}")
     kind, body = next(iter(named.items()))
     if kind not in _BY_KIND:
         return UnknownAction(kind=kind, body=body)
+    if schemaless and kind == "metaData" and isinstance(body, dict):
+        body = {**body, "schemaString": _NO_COLUMNS} if _lacks_schema(body) else body
     try:
         action: Action = _build_in_doubt(kind, body, lenient=lenient)
     except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:
-        _refuse(version, number, f"`{kind}`: {_reason(error)}", error)
+        raise _LineError(f"`{kind}`: {_reason(error)}") from error
     return action
+
+
+def _lacks_schema(body: Mapping[str, Any]) -> bool:
+    return body.get("schemaString") is None
 
 
 def _build_in_doubt(kind: str, body: Any, *, lenient: bool) -> Any:
@@ -236,8 +291,6 @@ def _build_in_doubt(kind: str, body: Any, *, lenient: bool) -> Any:
     except (msgspec.MsgspecError, ValueError, TypeError):
         if not lenient:
             raise
-    if kind == "metaData" and isinstance(body, dict) and body.get("schemaString") is None:
-        body = {**body, "schemaString": _NO_COLUMNS}
     return _build(_BY_KIND[kind], body, strict=False)
 
 
@@ -279,13 +332,12 @@ def _reason(error: BaseException) -> str:
     return str(error).rstrip(".")
 
 
-def _refuse(
-    version: int | None, number: int, reason: str, cause: BaseException | None = None
-) -> NoReturn:
-    where = f"version {version}, line {number}" if version is not None else f"line {number}"
+def _refuse(error: _LineError, version: int | None, number: int, offset: int) -> NoReturn:
+    line = f"line {number} (from byte {offset})"
+    where = line if version is None else f"version {version}, {line}"
     raise MalformedActionError(
-        f"The commit is not valid at {where}: {reason}.", version=version, line=number
-    ) from cause
+        f"The commit is not valid at {where}: {error}.", version=version, line=number, offset=offset
+    ) from error.__cause__
 
 
 def dump_values(values: Mapping[str, Any]) -> str:

@@ -95,6 +95,16 @@ def _leaves(
             yield Leaf(here, there, field.type, may_be_null)
 
 
+def check_mapping(schema: StructType, mode: MappingMode) -> None:
+    """Make sure that every column has what the mode demands.
+
+    Raises:
+        SchemaError: names the column that lacks its physical name.
+    """
+    for _ in leaves(schema, mode):
+        pass
+
+
 def find_column(schema: StructType, path: tuple[str, ...], mode: MappingMode = "none") -> Leaf:
     """Return the column at a path of names, found by exact name first, then ignoring case.
 

@@ -35,6 +35,13 @@ READABLE = frozenset(
         "vacuumProtocolCheck",
     }
 )
+# Features whose tables can be kept in the book although we do not read their rows.
+IMPORTABLE = READABLE | {
+    "variantType",
+    "variantType-preview",
+    "variantShredding",
+    "variantShredding-preview",
+}
 _READER_FEATURES = READABLE | {
     "catalogManaged",
     "catalogOwned-preview",
@@ -80,12 +87,23 @@ def require_readable(protocol: Protocol, table: str) -> None:
     Raises:
         UnsupportedFeatureError: names the features.
     """
-    if not 1 <= protocol.min_reader_version <= FEATURES_READER_VERSION:
-        raise UnsupportedFeatureError(
-            f"Table {table} needs reader version {protocol.min_reader_version}; "
-            f"deltasql reads up to {FEATURES_READER_VERSION}."
-        )
+    _require_reader_version(protocol, table)
     _refuse(reader_features(protocol) - READABLE, table, "read")
+
+
+def require_importable(protocol: Protocol, table: str) -> None:
+    """Refuse a table whose log we might misread.
+
+    Raises:
+        UnsupportedFeatureError: names the features.
+    """
+    _require_reader_version(protocol, table)
+    if not 1 <= protocol.min_writer_version <= FEATURES_WRITER_VERSION:
+        raise UnsupportedFeatureError(
+            f"Table {table} needs writer version {protocol.min_writer_version}; "
+            f"deltasql knows them up to {FEATURES_WRITER_VERSION}."
+        )
+    _refuse(reader_features(protocol) - IMPORTABLE, table, "imported")
 
 
 def require_writable(protocol: Protocol, table: str) -> None:
@@ -188,6 +206,14 @@ def check_protocol(protocol: Protocol) -> str | None:
     if missing:
         return f"reader features missing from writerFeatures: {', '.join(sorted(missing))}"
     return None
+
+
+def _require_reader_version(protocol: Protocol, table: str) -> None:
+    if not 1 <= protocol.min_reader_version <= FEATURES_READER_VERSION:
+        raise UnsupportedFeatureError(
+            f"Table {table} needs reader version {protocol.min_reader_version}; "
+            f"deltasql reads up to {FEATURES_READER_VERSION}."
+        )
 
 
 def _legacy(table: Mapping[int, tuple[str, ...]], version: int) -> frozenset[str]:

@@ -39,14 +39,14 @@ def decode_hint(data: bytes) -> LastCheckpoint | None:
     """Return the hint, or None where the file cannot be trusted: it is only ever a hint."""
     try:
         tree = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # inside, for this walks the tree: one that could be read may be too deep for it
+        is_whole = isinstance(tree, dict) and _is_intact(tree)
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
         return None
-    if not isinstance(tree, dict):
+    if not is_whole:
         return None
     version, size = _whole(tree.get("version")), _whole(tree.get("size"))
     if version is None or size is None:
-        return None
-    if "checksum" in tree and tree["checksum"] != checksum(tree):
         return None
     optional = (_whole(tree.get(name)) for name in ("sizeInBytes", "numOfAddFiles", "parts"))
     return LastCheckpoint(version, size, *optional)
@@ -57,6 +57,10 @@ def checksum(tree: dict[str, Any]) -> str:
     rest = {name: value for name, value in tree.items() if name != "checksum"}
     text = ",".join(sorted(f"{path}={value}" for path, value in _leaves(rest, "")))
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _is_intact(tree: dict[str, Any]) -> bool:
+    return "checksum" not in tree or tree["checksum"] == checksum(tree)
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:

@@ -24,7 +24,7 @@ from deltasql.protocol.actions import (
     Sidecar,
     Txn,
 )
-from deltasql.protocol.columns import check_names, find_field, mapping_mode
+from deltasql.protocol.columns import check_mapping, check_names, find_field, mapping_mode
 from deltasql.protocol.features import check_protocol
 from deltasql.protocol.identity import file_key
 from deltasql.protocol.schema import parse_schema
@@ -61,7 +61,7 @@ def _check_action(action: Action) -> str | None:  # noqa: PLR0911 (one reason pe
             names = (*(action.reader_features or ()), *(action.writer_features or ()))
             return check_protocol(action) or _bad_texts("feature", *names)
         case Metadata():
-            return _check_metadata(action)
+            return check_metadata(action)
         case Add() | Remove() | Cdc():
             return _check_file(action)
         case Txn(app_id=app_id):
@@ -81,10 +81,11 @@ def _check_file(action: Add | Remove | Cdc) -> str | None:
         return f"the change file {action.path} says dataChange" if action.data_change else None
     if isinstance(action, Add):
         bad = _nul("clusteringProvider", action.clustering_provider)
-    return bad or _nul("stats", action.stats) or _check_vector(action)
+    return bad or _nul("stats", action.stats) or check_vector(action)
 
 
-def _check_vector(action: Add | Remove) -> str | None:
+def check_vector(action: Add | Remove) -> str | None:
+    """Return what is wrong with a file's deletion vector, or None."""
     vector = action.deletion_vector
     if vector is None:
         return None
@@ -95,7 +96,8 @@ def _check_vector(action: Add | Remove) -> str | None:
     return _bad_texts("pathOrInlineDv", vector.path_or_inline_dv)
 
 
-def _check_metadata(metadata: Metadata) -> str | None:
+def check_metadata(metadata: Metadata) -> str | None:
+    """Return what is wrong with a table's definition, or None."""
     if metadata.format.provider != "parquet":
         return "the format of `metaData` is not parquet"
     texts = (metadata.name, metadata.description, metadata.schema_string)
@@ -104,8 +106,9 @@ def _check_metadata(metadata: Metadata) -> str | None:
     )
     if bad:
         return bad
-    schema = parse_schema(metadata.schema_string)
-    check_names(schema, mapping_mode(metadata.configuration))
+    schema, mode = parse_schema(metadata.schema_string), mapping_mode(metadata.configuration)
+    check_names(schema, mode)
+    check_mapping(schema, mode)
     gone = next((c for c in metadata.partition_columns if find_field(schema, c) is None), None)
     return None if gone is None else f"the partition column {gone} is not in the schema"
 
