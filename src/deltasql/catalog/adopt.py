@@ -17,6 +17,7 @@ from deltasql.catalog.definitions import (
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.rows import TableRow, TableState, table_row
 from deltasql.catalog.settings_rows import keep_settings
+from deltasql.catalog.stats_index import usable_columns
 from deltasql.catalog.vacuum_check import check_vacuum
 from deltasql.crash import crash_point
 from deltasql.errors import MalformedActionError, TableNotFoundError, TableStateError
@@ -139,7 +140,9 @@ def insert_found(
     metadata = next((a for a in found.actions if isinstance(a, Metadata)), None)
     indexed = definition.indexed
     if metadata is not None:
-        indexed = change_indexed_columns(work, row.table_id, found.version, metadata)
+        indexed = change_indexed_columns(
+            work, row.table_id, found.version, metadata, usable_columns(metadata)
+        )
     commit = _encoded(found)
     texts = {partition_text(add) for add in commit.adds}
     request = _request(row, found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,7 +15,6 @@ from deltasql.catalog.commits import Committer, NewTable
 from deltasql.catalog.database import Database, UniqueViolationError
 from deltasql.catalog.history import HistoryEntry, history_entry
 from deltasql.catalog.ids import IdBlocks
-from deltasql.catalog.importing import Importing
 from deltasql.catalog.pause import with_pause
 from deltasql.catalog.payloads import StoredCommit, read_commits, read_payload
 from deltasql.catalog.rebased import RebasedCommit, list_rebased, read_rebased
@@ -35,6 +34,9 @@ from deltasql.errors import (
     VersionNotFoundError,
 )
 from deltasql.protocol.codec import dump_values
+
+if TYPE_CHECKING:
+    from deltasql.catalog.importing import Importing
 
 _LONGEST_NAME = 255
 _NEWEST = 2**63 - 1
@@ -79,6 +81,11 @@ class SqlCatalog:
         if not rows:
             raise TableNotFoundError(f"There is no table with the id {table_id}.")
         return table_row(rows[0])
+
+    def table_at(self, location_key: str) -> TableRow | None:
+        """Return the table that has a place, or None."""
+        rows = self.database.rows("table_by_location", location_key=location_key)
+        return table_row(rows[0]) if rows else None
 
     def tables(self) -> list[TableRow]:
         """Return all tables, by name."""
@@ -135,7 +142,7 @@ class SqlCatalog:
             work.rows("lock_table", table_id=row.table_id)
             work.run("set_state", table_id=row.table_id, state=str(TableState.DELETED))
             if purge:
-                for name in _PURGE:
+                for name in PURGE:
                     work.run(name, table_id=row.table_id)
             crash_point("before-drop-commit")
 
@@ -213,6 +220,8 @@ class SqlCatalog:
 
     def importing(self) -> Importing:
         """Return what writes the past of a log into the book."""
+        from deltasql.catalog.importing import Importing  # noqa: PLC0415 (pyarrow)
+
         return Importing(self.database, IdBlocks(self.database, "file_id"))
 
     def renumberer(self) -> Renumberer:
@@ -281,7 +290,8 @@ class SqlCatalog:
         return TableExistsError(f"The location {new.location} belongs to another table.")
 
 
-_PURGE = (
+# The rows of a dropped table that no audit needs.
+PURGE = (
     "purge_files",
     "purge_removed_files",
     "purge_partitions",

@@ -1,18 +1,24 @@
 """What a checkpoint of one version is made of, read from SQL in bounded memory.
 
-All queries are filtered by version, so the source stays right while the table moves on.
+All queries are filtered by version, so the source stays right while the table moves on. The files
+come from one state of the database: none is missed or seen twice because it ends meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
+from deltasql.catalog.database import BatchRead
 from deltasql.catalog.file_list import COLUMNS
+from deltasql.catalog.rows import HISTORY_FLOOR
 from deltasql.catalog.snapshots import Snapshot
+from deltasql.errors import VersionNotFoundError
 from deltasql.protocol.actions import Txn
 from deltasql.protocol.checkpoint import ADD_COLUMNS, REMOVE_COLUMNS
 from deltasql.protocol.properties import read_interval
@@ -20,10 +26,12 @@ from deltasql.protocol.properties import read_interval
 _TXN_RETENTION = "delta.setTransactionRetentionDuration"
 _KINDS: dict[str, pa.DataType] = {
     **COLUMNS,
-    "path_key": pa.string(),
     "deletion_timestamp": pa.int64(),
     "extended_file_metadata": pa.bool_(),
 }
+# More ended files than these SQLite reads in the order of their index, where it need not sort them.
+_MANY_ENDED = 100_000
+_BY_IDENTITY = "indexed by dl_removed_files_identity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +50,52 @@ class CheckpointSource:
         oldest = self.snapshot.timestamp - kept.total_seconds() * 1000
         return [t for t in found if t.last_updated is not None and t.last_updated > oldest]
 
+    @contextmanager
+    def read(self) -> Iterator[CheckpointRead]:
+        """Open a read of the files, for one thread, as one state of the database has them.
+
+        Raises:
+            VersionNotFoundError: the book has forgotten the version by now.
+        """
+        snapshot = self.snapshot
+        place = {"table_id": snapshot.table.table_id, "version": snapshot.version}
+        with snapshot.database.read_batches() as read:
+            found = read.rows("ended_since", **place, most=_MANY_ENDED + 1)
+            floor = int(msgspec.json.decode(found[0][0]).get(HISTORY_FLOOR, 0)) if found else None
+            if floor is None or floor > snapshot.version:
+                raise VersionNotFoundError(
+                    f"Version {snapshot.version} of {snapshot.table.full_name} "
+                    "was forgotten while it was read.",
+                    table=snapshot.table.full_name,
+                    version=snapshot.version,
+                )
+            yield CheckpointRead(snapshot, read, found[0][1], place)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRead:
+    """The files of one version, in the order of their paths; one query at a time."""
+
+    snapshot: Snapshot
+    source: BatchRead
+    ended: int
+    place: dict[str, Any]
+
     def adds(self, columns: Sequence[str] = ADD_COLUMNS) -> Iterator[pa.RecordBatch]:
-        """Yield the live files in the order of their paths."""
-        queries = self.snapshot.database.queries
-        inner = tuple(dict.fromkeys((*columns, "path", "path_key", "dv_id")))
-        files = queries.text(
-            "files_at",
-            columns=", ".join(f"f.{name}" for name in inner),
-            live_filter="",
-            filter="",
-            live_hint="",
+        """Yield the live files."""
+        inner = tuple(dict.fromkeys((*columns, "dv_id")))
+        text = self.snapshot.database.queries.text(
+            "in_path_order" if self.ended else "live_in_path_order",
+            columns=_listed(columns),
+            inner=_listed(inner),
+            ended_hint=_BY_IDENTITY if self.ended > _MANY_ENDED else "",
         )
-        text = queries.text("in_path_order", columns=_listed(columns), files=files)
-        return self._batches(text, columns, {})
+        return self.source.batches(text, self.place, _schema(columns))
 
     def removes(self, columns: Sequence[str] = REMOVE_COLUMNS) -> Iterator[pa.RecordBatch]:
-        """Yield the tombstones that had not expired by the time of the commit, by path."""
+        """Yield the tombstones that had not expired by the time of the commit."""
         text = self.snapshot.database.queries.text("tombstones_at", columns=_listed(columns))
-        return self._batches(text, columns, {"cutoff": self._cutoff()})
+        return self.source.batches(text, {**self.place, "cutoff": self._cutoff()}, _schema(columns))
 
     def _cutoff(self) -> int:
         """By the commit's time and not by ours: the same version gives the same bytes."""
@@ -68,13 +104,9 @@ class CheckpointSource:
         )
         return self.snapshot.timestamp - int(kept.total_seconds() * 1000)
 
-    def _batches(
-        self, text: str, columns: Sequence[str], more: dict[str, Any]
-    ) -> Iterator[pa.RecordBatch]:
-        snapshot = self.snapshot
-        params = {"table_id": snapshot.table.table_id, "version": snapshot.version, **more}
-        schema = pa.schema([(name, _KINDS[name]) for name in columns])
-        return snapshot.database.arrow_batches(text, params, schema)
+
+def _schema(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([(name, _KINDS[name]) for name in columns])
 
 
 def _listed(columns: Sequence[str]) -> str:

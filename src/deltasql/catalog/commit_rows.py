@@ -172,7 +172,7 @@ def small_record(plan: VersionPlan, guards: Mapping[str, int | None]) -> str:
     The driver's work grows with the number of values it sends; a small commit sends two.
     """
     adds = plan.commit.adds
-    index = index_rows(adds, plan.file_ids, plan.indexed)
+    index = index_rows([add.stats for add in adds], plan.file_ids, plan.indexed)
     data = {
         "version": _version_columns(plan) | _head(plan) | dict(guards),
         "files": _records(file_columns(adds, plan.file_ids)),
@@ -194,7 +194,7 @@ def _insert_files(work: Work, plan: VersionPlan) -> None:
     if not adds:
         return
     columns = file_columns(adds, plan.file_ids)
-    rows = index_rows(adds, plan.file_ids, plan.indexed)
+    rows = index_rows([add.stats for add in adds], plan.file_ids, plan.indexed)
     table_id = plan.request.table_id
     work.run_many("insert_files", columns, table_id=table_id, version=plan.version)
     if rows.num["file_id"]:
@@ -249,9 +249,9 @@ def _insert_metadata(work: Work, plan: VersionPlan) -> None:
         shared = {"table_id": table_id, "version": version}
         match action:
             case Metadata():
-                work.run("insert_metadata", **shared, **_metadata(action))
+                work.run("insert_metadata", **shared, **metadata_columns(action))
             case Protocol():
-                work.run("insert_protocol", **shared, **_protocol(action))
+                work.run("insert_protocol", **shared, **protocol_columns(action))
             case DomainMetadata():
                 work.run(
                     "insert_domain",
@@ -270,7 +270,8 @@ def _insert_metadata(work: Work, plan: VersionPlan) -> None:
                 work.run("upsert_txn", table_id=table_id, **values)
 
 
-def _metadata(action: Metadata) -> dict[str, Any]:
+def metadata_columns(action: Metadata) -> dict[str, Any]:
+    """Return the columns of dl_metadata_updates."""
     return {
         "metadata_id": action.id,
         "name": action.name,
@@ -284,7 +285,9 @@ def _metadata(action: Metadata) -> dict[str, Any]:
     }
 
 
-def _protocol(action: Protocol) -> dict[str, Any]:
+def protocol_columns(action: Protocol) -> dict[str, Any]:
+    """Return the columns of dl_protocol_updates."""
+
     def listed(features: list[str] | None) -> str | None:
         return None if features is None else msgspec.json.encode(sorted(features)).decode()
 

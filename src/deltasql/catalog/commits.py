@@ -22,6 +22,7 @@ from deltasql.catalog.fast_append import FastAppends, LostAppendError
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.rows import LockedTable, TableState, table_row
 from deltasql.catalog.settings_rows import keep_settings
+from deltasql.catalog.stats_index import wanted_columns
 from deltasql.crash import crash_point
 from deltasql.errors import (
     CatalogCorruptError,
@@ -216,7 +217,9 @@ class Committer:
         metadata = next((a for a in request.actions if isinstance(a, Metadata)), None)
         indexed = definition.indexed
         if metadata is not None:
-            indexed = change_indexed_columns(work, request.table_id, version, metadata)
+            indexed = change_indexed_columns(
+                work, request.table_id, version, metadata, wanted_columns(metadata)
+            )
         texts = {partition_text(add) for add in commit.adds}
         return VersionPlan(
             request,

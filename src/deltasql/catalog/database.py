@@ -70,6 +70,35 @@ class Work(Protocol):
         """Return the clock that commits are stamped by, in milliseconds."""
 
 
+class BulkWork(Protocol):
+    """An open transaction that takes very many rows."""
+
+    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        """Run a query and return all its rows."""
+
+    def run(self, name: str, /, **params: Any) -> None:
+        """Run a statement whose result nobody needs."""
+
+    def stage(self, create: str, rows: pa.Table) -> None:
+        """Put rows into a temporary table; the statement `create_<name>` makes one of that name.
+
+        Raises:
+            CatalogError: not all of them arrived.
+        """
+
+
+class BatchRead(Protocol):
+    """An open read of one state of the database that gives very many rows as Arrow."""
+
+    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        """Run a query and return all its rows."""
+
+    def batches(
+        self, text: str, params: dict[str, Any], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Run a query text and yield its rows in batches; one query at a time."""
+
+
 class CommitWatch(Protocol):
     """Signs that somebody has committed; hints, of which one may be lost or too many."""
 
@@ -112,6 +141,13 @@ class Database(Protocol):
             CommitUnknownError: the connection was lost during COMMIT.
         """
 
+    def bulk(self) -> AbstractContextManager[BulkWork]:
+        """Open a write transaction for very many rows; it may take long and needs memory.
+
+        Raises:
+            CommitUnknownError: the connection was lost during COMMIT.
+        """
+
     def read(self) -> AbstractContextManager[Work]:
         """Open a read that sees one state of the database over all its statements."""
 
@@ -128,6 +164,9 @@ class Database(Protocol):
         self, text: str, params: dict[str, Any], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Run a query text and yield its rows in batches, never all of them in memory."""
+
+    def read_batches(self) -> AbstractContextManager[BatchRead]:
+        """Open a read of one state over all its queries, for one thread."""
 
     def tell_commits(self, table_ids: Sequence[str]) -> None:
         """Give those who watch a sign that these tables have new versions."""

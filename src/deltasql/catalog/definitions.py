@@ -110,19 +110,22 @@ def pair_leaves(
 
 
 def change_indexed_columns(
-    work: Work, table_id: str, version: int, metadata: Metadata
+    work: Work, table_id: str, version: int, metadata: Metadata, wanted: Sequence[Leaf]
 ) -> tuple[tuple[StatsColumn, Leaf], ...]:
     """Open and close indexed columns as new metadata demands, inside its commit."""
     existing = load_columns(work, table_id)
-    close, open_ = plan_columns(existing, metadata)
+    close, open_ = plan_columns(existing, wanted)
     for column in close:
         work.run("close_stats_column", stats_key=column.stats_key, version=version)
-    opened = _open(work, table_id, version, open_)
+    opened = open_columns(work, table_id, version, open_)
     kept = [c for c in existing if c.until_version is None and c not in close]
     return pair_leaves([*kept, *opened], metadata)
 
 
-def _open(work: Work, table_id: str, version: int, columns: Sequence[Leaf]) -> list[StatsColumn]:
+def open_columns(
+    work: Work, table_id: str, version: int, columns: Sequence[Leaf]
+) -> list[StatsColumn]:
+    """Index columns from a version on."""
     if not columns:
         return []
     end = work.rows("take_ids", name="stats_key", amount=len(columns))[0][0]

@@ -198,7 +198,7 @@ def _statement(
 
 def _hint(query: FileQuery, pruning: _Pruning) -> str:
     """Tell SQLite's planner, which has no statistics, which way in is the narrow one."""
-    if any(column.since_version <= query.first_version for column, _ in pruning.ranges):
+    if any(column.has_all_files(query.first_version) for column, _ in pruning.ranges):
         return "not indexed"
     return "indexed by dl_files_partition" if pruning.partitions is not None else ""
 
@@ -222,7 +222,7 @@ def _range_filter(
             params[high] = found.high
     where = database.queries.text(name, stats_key=str(column.stats_key), low=low, high=high)
     chosen = database.queries.text("chosen_files", chosen=where)
-    if column.since_version <= query.first_version:
+    if column.has_all_files(query.first_version):
         return f"and {chosen}"
     # Files from before the column was indexed have no row there and must stay.
     return f"and (f.added_version < {column.since_version} or {chosen})"

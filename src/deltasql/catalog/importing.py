@@ -1,32 +1,33 @@
-"""A table that comes into the book with its past: versions of a log, in order, as they are.
+"""A table that comes into the book with its past: from its first row to its state afterwards.
 
-The table is `importing` until the last of them is in; what was imported before a crash stays, and
-the next run goes on behind it.
+The table is `importing`, which nobody sees, until the last version is in; what was imported before
+a crash stays, and the next run goes on behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from deltasql.catalog.adopt import FoundCommit, insert_found
-from deltasql.catalog.commit_encode import EncodedCommit
-from deltasql.catalog.commit_request import CommitNote, CommitRequest
-from deltasql.catalog.commit_rows import VersionPlan, insert_version, partition_text
+import pyarrow as pa
+
+from deltasql.catalog.bulk_load import BulkLoad
+from deltasql.catalog.bulk_rows import VersionWindow
+from deltasql.catalog.catalog import PURGE
 from deltasql.catalog.commits import NewTable, insert_table
+from deltasql.catalog.copies import erase_rows
 from deltasql.catalog.database import Database, UniqueViolationError, Work
-from deltasql.catalog.definitions import DefinitionCache, change_indexed_columns
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.rows import TableRow, TableState, table_row
-from deltasql.catalog.settings_rows import keep_settings
+from deltasql.catalog.stats_fill import StatsFill
 from deltasql.crash import crash_point
-from deltasql.errors import MalformedActionError, TableExistsError, TableStateError
-from deltasql.protocol.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove
-from deltasql.protocol.codec import digest
-from deltasql.protocol.conflicts import ReadSet
-from deltasql.protocol.features import require_readable
-
-ORIGIN = "import"
+from deltasql.errors import (
+    MalformedActionError,
+    TableExistsError,
+    TableNotFoundError,
+    TableStateError,
+)
+from deltasql.protocol.codec import dump_values
 
 
 @dataclass(slots=True)
@@ -56,113 +57,99 @@ class Importing:
             crash_point("before-import-begins")
         return row
 
-    def head(self, table_id: str, found: FoundCommit, state: Iterable[Action], *, now: int) -> None:
-        """Write the oldest version of a log whose beginning is gone, with a checkpoint's state."""
-        actions = (found.info, *state)
-        ids = self.file_ids.take(sum(isinstance(action, Add) for action in actions))
-        with self.database.write() as work:
-            row = _lock(work, table_id, found.version - 1)
-            plan = _head_plan(work, row, found, actions, ids)
-            insert_version(work, self.database, plan)
-            keep_settings(work, actions, row)
-            work.run(
-                "set_version_counts", table_id=table_id, version=found.version, **_counts(found)
-            )
-            self._mirrored(work, table_id, found.version, found.version, now)
-            crash_point("before-import-head")
-
-    def versions(self, table_id: str, found: Sequence[FoundCommit], *, now: int) -> None:
+    def window(self, table_id: str, window: VersionWindow, notes: dict[str, Any]) -> None:
         """Write whole versions in one transaction, each as its file says."""
-        cache = DefinitionCache()
-        ids = [self.file_ids.take(one.num_adds) for one in found]
-        with self.database.write() as work:
-            row = _lock(work, table_id, found[0].version - 1)
-            for one, numbers in zip(found, ids, strict=True):
-                insert_found(work, self.database, row, one, (cache, numbers), origin=ORIGIN)
-                row = table_row(work.rows("lock_table", table_id=table_id)[0])
-            self._mirrored(work, table_id, found[0].version, found[-1].version, now)
-            crash_point("before-import-versions")
-        crash_point("after-import-versions")
+        ids = self.file_ids.take(window.files.num_rows + window.endings.num_rows)
+        BulkLoad(self.database, table_id).window(window, ids, notes)
 
-    def finish(self, table_id: str) -> None:
-        """Let the table take commits: all of its log is in the book."""
+    def state_part(
+        self, table_id: str, files: pa.Table, notes: dict[str, Any], *, version: int
+    ) -> None:
+        """Write a part of the state that the oldest version begins with."""
+        ids = self.file_ids.take(files.num_rows)
+        BulkLoad(self.database, table_id).state_part(files, ids, notes, version=version)
+
+    def finish(self, table_id: str, state: TableState) -> TableRow:
+        """Let the table be seen: all of its log is in the book.
+
+        Raises:
+            MalformedActionError: the log has told no protocol or no metadata.
+        """
         with self.database.write() as work:
-            row = table_row(work.rows("lock_table", table_id=table_id)[0])
+            row = _locked(work, table_id)
+            if row.metadata_version < 0 or row.protocol_version < 0:
+                missing = "metaData" if row.metadata_version < 0 else "protocol"
+                raise MalformedActionError(f"The log at {row.location} has no {missing}.")
+            # a commit that was gone when we came cannot be asked for
+            work.run("skip_lost_commit", table_id=table_id)
             if row.state is TableState.IMPORTING:
-                work.run("set_state", table_id=table_id, state=str(TableState.ACTIVE))
+                work.run("set_state", table_id=table_id, state=str(state))
+                row = _locked(work, table_id)
             crash_point("before-import-ends")
+        crash_point("after-import-ends")
+        return row
 
-    def _mirrored(self, work: Work, table_id: str, first: int, last: int, now: int) -> None:
-        place = {"table_id": table_id, "first": first, "last": last, "digest": None}
-        work.run("mirror_range", **place, now=now)
-        work.run("advance_mirrored_range", **place)
+    def index(self, table_id: str) -> int:
+        """Index the statistics of the live files, so that plans need not read all of them."""
+        return StatsFill(self.database).run(table_id)
 
+    def note(self, table_id: str, notes: dict[str, Any]) -> TableRow:
+        """Write notes into the table's `import_metadata`."""
+        with self.database.write() as work:
+            row = _locked(work, table_id)
+            kept = row.properties.get("import_metadata", {}) | notes
+            properties = dump_values(row.properties | {"import_metadata": kept})
+            work.run("set_properties", table_id=table_id, properties=properties)
+            crash_point("before-import-noted")
+            return _locked(work, table_id)
 
-def _head_plan(
-    work: Work,
-    row: TableRow,
-    found: FoundCommit,
-    actions: tuple[Action, ...],
-    ids: Sequence[int],
-) -> VersionPlan:
-    protocol = next((a for a in actions if isinstance(a, Protocol)), None)
-    metadata = next((a for a in actions if isinstance(a, Metadata)), None)
-    if protocol is None or metadata is None:
-        raise MalformedActionError(
-            f"The checkpoint of version {found.version} has no protocol or metadata.",
-            version=found.version,
-        )
-    require_readable(protocol, row.full_name)
-    adds = tuple(action for action in actions if isinstance(action, Add))
-    removes = tuple(action for action in actions if isinstance(action, Remove))
-    commit = EncodedCommit(
-        actions, found.info, adds, removes, found.payload, digest(found.payload), False
-    )
-    return VersionPlan(
-        CommitRequest(
-            row.table_id,
-            actions,
-            ReadSet(found.version - 1),
-            CommitNote(found.operation),
-            found.commit_id,
-            state_after=row.state,
-        ),
-        commit,
-        found.version,
-        max(found.told_time, row.last_ict + 1),
-        found.transaction_id,
-        file_ids=ids,
-        indexed=change_indexed_columns(work, row.table_id, found.version, metadata),
-        new_partitions=sorted({partition_text(add) for add in adds}),
-        supersede=False,
-        origin=ORIGIN,
-    )
+    def erase(self, table_id: str) -> None:
+        """Forget an import that is given up; a table that is more than that stays.
 
+        Raises:
+            TableStateError: it is not being imported.
+        """
+        with self.database.write() as work:
+            row = _locked(work, table_id)
+            if row.state is not TableState.IMPORTING:
+                raise TableStateError(f"Table {row.full_name} is {row.state}, not importing.")
+            erase_rows(work, table_id)
+            crash_point("before-import-erased")
 
-def _counts(found: FoundCommit) -> dict[str, int]:
-    """What the commit itself did; its rows are the whole state."""
-    actions = [action for action in found.actions if not isinstance(action, CommitInfo)]
-    adds = [action for action in actions if isinstance(action, Add)]
-    removes = [action for action in actions if isinstance(action, Remove)]
-    return {
-        "adds": len(adds),
-        "removes": len(removes),
-        "actions": len(found.actions),
-        "bytes_added": sum(add.size for add in adds),
-        "bytes_removed": sum(remove.size or 0 for remove in removes),
-    }
+    def replace(self, old_id: str | None, table_id: str, place: NewTable) -> None:
+        """Give an import the name and the place that it is for, and let the old table go."""
+        with self.database.write() as work:
+            if old_id is not None:
+                old = _locked(work, old_id)
+                work.run("set_state", table_id=old_id, state=str(TableState.DELETED))
+                for name in PURGE:
+                    work.run(name, table_id=old_id)
+                _require_mirrored(old)
+            work.run(
+                "move_table",
+                table_id=table_id,
+                namespace=place.namespace,
+                name=place.name,
+                location_key=place.location_key,
+            )
+            crash_point("before-import-replaces")
+        crash_point("after-import-replaces")
 
 
-def _lock(work: Work, table_id: str, version: int) -> TableRow:
-    row = table_row(work.rows("lock_table", table_id=table_id)[0])
-    begun = version if row.current_version >= row.first_version else row.current_version
-    if row.state is not TableState.IMPORTING or row.current_version != begun:
+def _require_mirrored(row: TableRow) -> None:
+    if row.mirrored_through < row.current_version:
         raise TableStateError(
-            f"Table {row.full_name} is {row.state} at {row.current_version}; another import of it "
-            "is at work.",
+            f"Table {row.full_name} has commits that are not in its log; it cannot be replaced.",
+            hint="Mirror it first with `deltasql mirror run --once`.",
             table=row.full_name,
         )
-    return row
+
+
+def _locked(work: Work, table_id: str) -> TableRow:
+    rows = work.rows("lock_table", table_id=table_id)
+    if not rows:
+        raise TableNotFoundError(f"There is no table with the id {table_id}.")
+    return table_row(rows[0])
 
 
 def _require_begun(row: TableRow, new: NewTable, first_version: int) -> TableRow:

@@ -1,10 +1,15 @@
-"""What we wrote to `_delta_log` besides commits: its keys, sizes and digests, in `dl_log_files`."""
+"""What `_delta_log` has besides commits: keys, sizes and digests, in `dl_log_files`.
+
+Checkpoints are ours; whatever else lay there when a log was taken over is inherited.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
 from deltasql.catalog.database import Database, Work
+
+INHERITED = "inherited"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,11 @@ class LogFiles:
     def record(self, work: Work, table_id: str, file: RecordedFile) -> None:
         """Note a file inside the transaction of whoever wrote it."""
         work.run("record_log_file", table_id=table_id, **asdict(file))
+
+    def forget(self, table_id: str, key: str) -> None:
+        """Drop the note of a file that is no longer there."""
+        with self._database.write() as work:
+            work.run("forget_log_file", table_id=table_id, key=key)
 
     def newest_checkpoint(self, table_id: str) -> RecordedFile | None:
         """Return the newest checkpoint that is recorded."""

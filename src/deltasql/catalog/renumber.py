@@ -24,6 +24,7 @@ from deltasql.catalog.rebased import renumberings, with_renumbering
 from deltasql.catalog.rollback import roll_back
 from deltasql.catalog.rows import TableRow, TableState, table_row
 from deltasql.catalog.settings_rows import keep_settings
+from deltasql.catalog.stats_index import usable_columns
 from deltasql.crash import crash_point
 from deltasql.errors import OwnershipError, RebaseError, TableNotFoundError, TableStateError
 from deltasql.protocol.actions import Action, Add, CommitInfo, Metadata, Remove
@@ -240,7 +241,11 @@ class _Renumbering:
         indexed = definition.indexed
         if metadata is not None:
             indexed = change_indexed_columns(
-                self.work, self.row.table_id, move.new_version, metadata
+                self.work,
+                self.row.table_id,
+                move.new_version,
+                metadata,
+                usable_columns(metadata),
             )
         after = metadata or definition.metadata
         has_own_time = read_bool(after.configuration, "delta.enableInCommitTimestamps")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from deltasql.catalog.database import Work
 from deltasql.catalog.rows import TableRow
@@ -16,7 +17,12 @@ def keep_settings(work: Work, actions: Sequence[Action], row: TableRow) -> None:
     metadata = next((a for a in actions if isinstance(a, Metadata)), None)
     if metadata is None:
         return
-    kept = {key: value for key, value in row.properties.items() if not is_setting(key)}
-    wanted = {key: value for key, value in metadata.configuration.items() if is_setting(key)}
-    if kept | wanted != row.properties:
-        work.run("set_properties", table_id=row.table_id, properties=dump_values(kept | wanted))
+    wanted = with_settings(row.properties, metadata)
+    if wanted != row.properties:
+        work.run("set_properties", table_id=row.table_id, properties=dump_values(wanted))
+
+
+def with_settings(properties: dict[str, Any], metadata: Metadata) -> dict[str, Any]:
+    """Return a row's properties with the settings of this metadata in place of older ones."""
+    kept = {key: value for key, value in properties.items() if not is_setting(key)}
+    return kept | {key: value for key, value in metadata.configuration.items() if is_setting(key)}

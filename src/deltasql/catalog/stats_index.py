@@ -1,8 +1,9 @@
 """The index over file statistics: which columns it covers, and each file's row in it.
 
 Law: a file added at or after a column's since_version, and before its until_version, has exactly
-one row for the column, unbounded where its statistics say nothing. So a filter may look files up
-in the index and never lose one.
+one row for the column, unbounded where its statistics say nothing. If the column is whole, so has
+every file that was live at since_version. So a filter may look files up in the index and never
+lose one.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltasql.catalog.database import Work
-from deltasql.errors import BadArgumentError
-from deltasql.protocol.actions import Add, Metadata
+from deltasql.errors import BadArgumentError, SchemaError
+from deltasql.protocol.actions import Metadata
 from deltasql.protocol.columns import Leaf, find_column, leaves, mapping_mode
+from deltasql.protocol.index_reader import Bounds, index_reader
 from deltasql.protocol.properties import STATS_INDEX_PROPERTY, read
 from deltasql.protocol.schema import parse_schema
-from deltasql.protocol.stats import IndexKind, index_bounds, parse_stats
+from deltasql.protocol.stats import FileStats, IndexKind, parse_stats
 from deltasql.protocol.values import FLOATS, INTEGER_BITS, TIMESTAMPS
 
 # Wider numbers become infinite: PostgreSQL computes areas of boxes and must not overflow.
-_WIDEST = 1e150
+WIDEST = 1e150
 _NUMBERS = {*INTEGER_BITS, *FLOATS, *TIMESTAMPS, "date"}
 _COLUMNS = ("stats_key", "low", "high", "file_id")
+# The beginning of a column that is still being filled: no version is so high.
+NEVER = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,16 @@ class StatsColumn:
     kind: IndexKind
     since_version: int
     until_version: int | None
+    is_whole: bool = False
+
+    @property
+    def is_filling(self) -> bool:
+        """Tell whether its rows are still on their way; nobody looks at them yet."""
+        return self.since_version == NEVER
+
+    def has_all_files(self, first_version: int) -> bool:
+        """Tell whether every file of a version it covers has its row."""
+        return self.is_whole or self.since_version <= first_version
 
     def covers(self, version: int) -> bool:
         """Tell whether the index may be used for a snapshot of this version."""
@@ -60,7 +74,7 @@ def load_columns(work: Work, table_id: str) -> list[StatsColumn]:
 
 def read_columns(rows: Iterable[tuple[Any, ...]]) -> list[StatsColumn]:
     """Return rows of dl_stats_columns as values."""
-    return [StatsColumn(*row) for row in rows]
+    return [StatsColumn(*told, is_whole=bool(whole)) for *told, whole in rows]  # type: ignore[misc]
 
 
 def wanted_columns(metadata: Metadata) -> list[Leaf]:
@@ -69,24 +83,48 @@ def wanted_columns(metadata: Metadata) -> list[Leaf]:
     Raises:
         BadArgumentError: the property names a column that is not there or cannot be indexed.
     """
+    plain = _plain_columns(metadata)
+    wish = _wish(metadata)
+    by_name = {leaf.path[0]: leaf for leaf in plain}
+    for name in wish if isinstance(wish, list) else ():
+        if name not in by_name:
+            mode = mapping_mode(metadata.configuration)
+            find_column(parse_schema(metadata.schema_string), (name,), mode)
+            raise BadArgumentError(f"{STATS_INDEX_PROPERTY}: {name} cannot be indexed.")
+    return _chosen(plain, wish)
+
+
+def usable_columns(metadata: Metadata) -> list[Leaf]:
+    """Return the columns that can be indexed of those that somebody else's metadata asks for."""
+    try:
+        plain = _plain_columns(metadata)
+    except SchemaError:
+        return []
+    return _chosen(plain, _wish(metadata))
+
+
+def _plain_columns(metadata: Metadata) -> list[Leaf]:
     schema = parse_schema(metadata.schema_string)
-    mode = mapping_mode(metadata.configuration)
     partitions = set(metadata.partition_columns)
-    plain = [
+    return [
         leaf
-        for leaf in leaves(schema, mode)
+        for leaf in leaves(schema, mapping_mode(metadata.configuration))
         if len(leaf.path) == 1 and leaf.path[0] not in partitions and index_kind(leaf)
     ]
+
+
+def _wish(metadata: Metadata) -> int | list[str]:
     wish = read(metadata.configuration, STATS_INDEX_PROPERTY).strip()
     if wish.lstrip("-").isdecimal():
-        return plain if int(wish) < 0 else plain[: int(wish)]
-    names = [name.strip() for name in wish.split(",") if name.strip()]
+        return int(wish)
+    return [name.strip() for name in wish.split(",") if name.strip()]
+
+
+def _chosen(plain: list[Leaf], wish: int | list[str]) -> list[Leaf]:
+    if isinstance(wish, int):
+        return plain if wish < 0 else plain[:wish]
     by_name = {leaf.path[0]: leaf for leaf in plain}
-    for name in names:
-        if name not in by_name:
-            find_column(schema, (name,), mode)
-            raise BadArgumentError(f"{STATS_INDEX_PROPERTY}: {name} cannot be indexed.")
-    return [by_name[name] for name in names]
+    return [by_name[name] for name in wish if name in by_name]
 
 
 def index_kind(leaf: Leaf) -> IndexKind | None:
@@ -98,10 +136,10 @@ def index_kind(leaf: Leaf) -> IndexKind | None:
 
 
 def plan_columns(
-    existing: Sequence[StatsColumn], metadata: Metadata
+    existing: Sequence[StatsColumn], leaves_wanted: Sequence[Leaf]
 ) -> tuple[list[StatsColumn], list[Leaf]]:
-    """Return (columns to close, columns to open) when a table gets this metadata."""
-    wanted = {(leaf.physical[0], leaf.type.name): leaf for leaf in wanted_columns(metadata)}
+    """Return (columns to close, columns to open) when these are wanted from now on."""
+    wanted = {(leaf.physical[0], leaf.type.name): leaf for leaf in leaves_wanted}
     current = [column for column in existing if column.until_version is None]
     keep = {(column.name, column.type) for column in current}
     close = [column for column in current if (column.name, column.type) not in wanted]
@@ -109,38 +147,47 @@ def plan_columns(
 
 
 def index_rows(
-    adds: Sequence[Add], file_ids: Sequence[int], columns: Iterable[tuple[StatsColumn, Leaf]]
+    texts: Sequence[str | None],
+    file_ids: Sequence[int],
+    columns: Iterable[tuple[StatsColumn, Leaf]],
 ) -> IndexRows:
-    """Return one row per file and column."""
+    """Return one row per file and column, from the statistics of the files."""
     num: dict[str, list[float | int]] = {name: [] for name in _COLUMNS}
     text: dict[str, list[str | int | None]] = {name: [] for name in _COLUMNS}
     pairs = list(columns)
-    for add, file_id in zip(adds, file_ids, strict=True):
-        stats = parse_stats(add.stats) if pairs else None
-        for column, leaf in pairs:
-            found = index_bounds(stats, leaf)
-            low, high = (found[1], found[2]) if found and found[0] == column.kind else (None, None)
-            if column.kind == "num":
-                row = (column.stats_key, _floor(low), _ceiling(high), file_id)
-                for name, value in zip(num, row, strict=True):
-                    num[name].append(value)
-            else:
-                cells = (column.stats_key, str(low or ""), high, file_id)
-                for name, cell in zip(text, cells, strict=True):
-                    text[name].append(cell)  # type: ignore[arg-type]
+    stats = [parse_stats(each) for each in texts] if pairs else []
+    for column, leaf in pairs:
+        found = _bounds(stats, column, leaf)
+        if column.kind == "num":
+            num["low"] += [_floor(low) for low, _ in found]
+            num["high"] += [_ceiling(high) for _, high in found]
+            num["stats_key"] += [column.stats_key] * len(stats)
+            num["file_id"] += file_ids
+        else:
+            text["low"] += [str(low or "") for low, _ in found]
+            text["high"] += [high for _, high in found]  # type: ignore[misc]
+            text["stats_key"] += [column.stats_key] * len(stats)
+            text["file_id"] += file_ids
     return IndexRows(num, text)
 
 
+def _bounds(stats: Sequence[FileStats | None], column: StatsColumn, leaf: Leaf) -> list[Bounds]:
+    if index_kind(leaf) != column.kind:
+        return [(None, None)] * len(stats)
+    read = index_reader(leaf)
+    return [read(each) for each in stats]
+
+
 def _floor(value: float | str | None) -> float:
-    if not isinstance(value, int | float) or math.isnan(value) or value < -_WIDEST:
+    if not isinstance(value, int | float) or math.isnan(value) or value < -WIDEST:
         return -math.inf
-    return min(float(value), _WIDEST)
+    return min(float(value), WIDEST)
 
 
 def _ceiling(value: float | str | None) -> float:
-    if not isinstance(value, int | float) or math.isnan(value) or value > _WIDEST:
+    if not isinstance(value, int | float) or math.isnan(value) or value > WIDEST:
         return math.inf
-    return max(float(value), -_WIDEST)
+    return max(float(value), -WIDEST)
 
 
 def number_range(low: float | None, high: float | None) -> tuple[float, float]:

@@ -81,6 +81,22 @@ class AdbcConnection:
         finally:
             statement.close()
 
+    def ingest(self, name: str, rows: pa.Table) -> int:
+        """Append rows to a temporary table and return how many the driver took."""
+        statement = adbc.AdbcStatement(self._raw)
+        try:
+            statement.set_options(
+                **{
+                    "adbc.ingest.target_table": name,
+                    "adbc.ingest.mode": "adbc.ingest.mode.append",
+                    "adbc.ingest.temporary": "true",
+                }
+            )
+            statement.bind_stream(rows.to_reader())
+            return int(statement.execute_update())
+        finally:
+            statement.close()
+
     def close(self) -> None:
         """Close the connection and everything that was prepared on it."""
         statements, self._statements = self._statements, {}

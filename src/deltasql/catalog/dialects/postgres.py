@@ -10,20 +10,24 @@ import logging
 import select
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import adbc_driver_postgresql
 import psycopg
 import pyarrow as pa
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 from psycopg.types.string import TextLoader
 
-from deltasql.catalog.database import Dialect, PartedQuery, Work
+from deltasql.catalog.database import BatchRead, BulkWork, Dialect, PartedQuery, Work
 from deltasql.catalog.dialects.adbc import AdbcConnection
 from deltasql.catalog.dialects.pool import Pool
+from deltasql.catalog.dialects.postgres_batches import PostgresBatchRead, reading, stream
+from deltasql.catalog.dialects.postgres_bulk import bulk_transaction, with_literals
 from deltasql.catalog.dialects.postgres_errors import explained, mapped
 from deltasql.catalog.dialects.postgres_watch import PostgresWatch, channel_of
+from deltasql.catalog.dialects.staging import POSTGRES_WORDS
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
 from deltasql.errors import (
     CatalogError,
@@ -31,6 +35,7 @@ from deltasql.errors import (
     CommitUnknownError,
     PermissionDeniedError,
 )
+from deltasql.uri import Secret
 
 DIALECT = Dialect(
     name="postgres",
@@ -60,6 +65,7 @@ class PostgresDatabase:
         self.stamps_commits = clock is None
         now = _SERVER_CLOCK if clock is None else "0::bigint"
         words = {"table_columns": TABLE_COLUMNS, "now": now, "false": "false", "true": "true"}
+        words |= POSTGRES_WORDS
         self.queries = Queries(
             load_queries("postgres"),
             "%({name})s",
@@ -106,6 +112,17 @@ class PostgresDatabase:
             yield work
 
     @contextmanager
+    def bulk(self) -> Iterator[BulkWork]:
+        """Open a write transaction on a connection that takes Arrow."""
+        with self._mapped():
+            connection = self._connect_arrow()
+            try:
+                with bulk_transaction(connection, self.queries) as work:
+                    yield work
+            finally:
+                connection.close()
+
+    @contextmanager
     def read(self) -> Iterator[Work]:
         """Open a read of one state of the primary."""
         with self._transaction("begin isolation level repeatable read read only") as work:
@@ -123,7 +140,7 @@ class PostgresDatabase:
         self, text: str, params: dict[str, Any], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query in batches."""
-        statement = _literal(self.queries.compile(text).text, params)
+        statement = with_literals(self.queries.compile(text).text, params)
         started = False
         try:
             for batch in self._batches(statement, fresh=False):
@@ -137,16 +154,27 @@ class PostgresDatabase:
                 yield batch.cast(schema) if batch.schema != schema else batch
 
     def _batches(self, statement: str, *, fresh: bool) -> Iterator[pa.RecordBatch]:
+        with self._arrow_pool.connection(fresh=fresh) as connection:
+            yield from stream(connection, statement, self._mapped)
+
+    @contextmanager
+    def read_batches(self) -> Iterator[BatchRead]:
+        """Open a read of one state of the primary that gives Arrow."""
+        with ExitStack() as stack:
+            try:
+                connection = stack.enter_context(self._reading(fresh=False))
+            except CatalogUnavailableError:
+                # This driver does not tell that an idle connection has died.
+                connection = stack.enter_context(self._reading(fresh=True))
+            yield PostgresBatchRead(connection, self.queries, self._mapped)
+
+    @contextmanager
+    def _reading(self, *, fresh: bool) -> Iterator[AdbcConnection]:
         with (
             self._arrow_pool.connection(fresh=fresh) as connection,
-            closing(connection.batches(statement)) as batches,
+            reading(connection, self._mapped),
         ):
-            while True:
-                with self._mapped():
-                    batch = next(batches, None)
-                if batch is None:
-                    return
-                yield batch
+            yield connection
 
     def arrow_few(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Return the rows of a query that selects few; saves opening the driver for many."""
@@ -164,6 +192,20 @@ class PostgresDatabase:
     def watch_commits(self) -> PostgresWatch:
         """Listen for commits."""
         return PostgresWatch(self._conninfo, channel_of(self.schema))
+
+    @contextmanager
+    def hold(self, name: str, /, **params: Any) -> Iterator[None]:
+        """Keep a lock that a query takes until the exit, or the end of this process."""
+        with closing(self._connect()) as connection:
+            with self._mapped():
+                connection.execute(self.queries.get(name).text.encode(), params)
+            yield
+
+    def conninfo(self) -> Secret:
+        """Return what another process connects with, without this one's environment."""
+        with self._mapped(), self._pool.connection() as connection:
+            known = connection.info.get_parameters()
+            return Secret(make_conninfo(**known, password=connection.info.password or None))
 
     def create_namespace(self) -> None:
         """Create the schema that the URI names; needs the right to do so only if it is missing."""
@@ -329,11 +371,3 @@ def _roll_back(connection: psycopg.Connection[Any]) -> None:
         connection.execute("rollback")
     except psycopg.Error:
         connection.close()
-
-
-def _literal(text: str, params: dict[str, Any]) -> str:
-    """Return a statement with its values quoted into it: ADBC streams only those as COPY."""
-    quoted = {name: sql.Literal(value).as_string(None) for name, value in params.items()}
-    for name, value in quoted.items():
-        text = text.replace(f"%({name})s", value).replace(f"%({name})b", value)
-    return text

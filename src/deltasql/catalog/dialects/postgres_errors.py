@@ -23,6 +23,7 @@ from deltasql.errors import (
 )
 
 _NO_RIGHT = "42501"
+_NOT_UNIQUE = "23505"
 _RELATION = re.compile(r"\bdl_\w+")
 _POLICY = re.compile(r"\bonly_operators_\w+")
 _WANTS_WORD = "Give the password by PGPASSWORD, ~/.pgpass or ?password_file=…"
@@ -63,6 +64,10 @@ def mapped() -> Iterator[None]:
     ) as error:
         raise CatalogUnavailableError(f"The catalog is busy: {_first_line(error)}.") from error
     except (psycopg.Error, Error) as error:
+        if error.sqlstate == _NOT_UNIQUE:  # told by the other driver
+            raise UniqueViolationError(
+                f"The catalog refused a row: {_first_line(error)}."
+            ) from error
         raise _ours(error) from error
 
 

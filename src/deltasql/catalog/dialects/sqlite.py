@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -22,12 +22,20 @@ import adbc_driver_sqlite
 import msgspec
 import pyarrow as pa
 
-from deltasql.catalog.database import Dialect, PartedQuery, UniqueViolationError, Work
-from deltasql.catalog.dialects.adbc import ROW_JSON, AdbcConnection, Error, IntegrityError
+from deltasql.catalog.database import (
+    BatchRead,
+    BulkWork,
+    Dialect,
+    PartedQuery,
+    Work,
+)
+from deltasql.catalog.dialects.adbc import ROW_JSON, AdbcConnection, Error
 from deltasql.catalog.dialects.local_disk import refuse_network_file_system
 from deltasql.catalog.dialects.parts import number_ranges, read_side_by_side
 from deltasql.catalog.dialects.pool import Pool
+from deltasql.catalog.dialects.sqlite_errors import mapped
 from deltasql.catalog.dialects.sqlite_watch import SqliteWatch
+from deltasql.catalog.dialects.staging import SQLITE_WORDS, require_all
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
 from deltasql.errors import (
     BadArgumentError,
@@ -46,6 +54,7 @@ DIALECT = Dialect(
 )
 _BUSY_MS = 30_000
 _CHUNK_ROWS = 5_000
+_BULK_CACHE_KIB = 200_000
 # A row of many columns comes back as one JSON text too.
 _TABLE_JSON = f"json_array({TABLE_COLUMNS}) as {ROW_JSON}"
 _encoder = msgspec.json.Encoder()
@@ -67,7 +76,7 @@ class SqliteDatabase:
             "(?1 ->> '$.{name}')",
             "(?1 ->> '$.{name}')",
             "nullif(?2, x'')",
-            {"table_columns": _TABLE_JSON, "now": "0", "false": "0", "true": "1"},
+            {"table_columns": _TABLE_JSON, "now": "0", "false": "0", "true": "1", **SQLITE_WORDS},
         )
         if must_exist and not path.exists():
             raise CatalogUnavailableError(
@@ -105,8 +114,27 @@ class SqliteDatabase:
             connection.commit()
 
     @contextmanager
+    def bulk(self) -> Iterator[BulkWork]:
+        """Open a write transaction with a cache in which the indexes it writes to find room."""
+        connection = _Connection(self.path)
+        try:
+            connection.execute(f"pragma cache_size = -{_BULK_CACHE_KIB}")
+            connection.execute("pragma temp_store = memory")
+            connection.execute("begin immediate")
+            yield _SqliteBulkWork(connection, self.queries, self._clock)
+            connection.commit()
+        finally:
+            connection.close()  # rolls back what was not committed
+
+    @contextmanager
     def read(self) -> Iterator[Work]:
         """Open a read of one state; it never stops a writer."""
+        with self._reading() as work:
+            yield work
+
+    @contextmanager
+    def read_batches(self) -> Iterator[BatchRead]:
+        """Open a read of one state that gives Arrow."""
         with self._reading() as work:
             yield work
 
@@ -138,12 +166,11 @@ class SqliteDatabase:
             if any(other != state for other in states):
                 ranges = []
             if len(ranges) <= 1:
-                batches = self._batches(work.connection, query.whole, query.params, schema)
+                batches = work.batches(query.whole, query.params, schema)
                 return pa.Table.from_batches(batches, schema)
             readers = [
                 partial(
-                    self._batches,
-                    each.connection,
+                    each.batches,
                     query.part,
                     {**query.params, "low_id": low, "high_id": high},
                     schema,
@@ -161,22 +188,8 @@ class SqliteDatabase:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query in batches."""
         with self._pool.connection() as connection:
-            yield from self._batches(connection, text, params, schema)
-
-    def _batches(
-        self, connection: _Connection, text: str, params: dict[str, Any], schema: pa.Schema
-    ) -> Iterator[pa.RecordBatch]:
-        """The driver types a column by its first batch: a typed row goes first and is cut off."""
-        typed = ", ".join(f"{_typed(field.type)} as {field.name}" for field in schema)
-        query = self.queries.compile(f"select {typed} union all select * from ({text})")
-        first = True
-        for batch in connection.batches(query.text, _json(params) if query.names else None):
-            rows = batch.slice(1) if first else batch
-            first = False
-            yield pa.RecordBatch.from_arrays(
-                [_cast(rows.column(i), field.type) for i, field in enumerate(schema)],
-                schema=schema,
-            )
+            work = _SqliteWork(connection, self.queries, self._clock)
+            yield from work.batches(text, params, schema)
 
     def tell_commits(self, table_ids: Sequence[str]) -> None:
         """Do nothing: the file shows it."""
@@ -212,6 +225,23 @@ class _SqliteWork:
         query = self._queries.get(name)
         return self.connection.rows(query.text, _json(params) if query.names else None)
 
+    def batches(
+        self, text: str, params: dict[str, Any], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """The driver types a column by its first batch: a typed row goes first and is cut off."""
+        typed = ", ".join(f"{_typed(field.type)} as {field.name}" for field in schema)
+        query = self._queries.compile(f"select {typed} union all select * from ({text})")
+        values = _json(params) if query.names else None
+        first = True
+        with closing(self.connection.batches(query.text, values)) as batches:
+            for batch in batches:
+                rows = batch.slice(1) if first else batch
+                first = False
+                yield pa.RecordBatch.from_arrays(
+                    [_cast(rows.column(i), field.type) for i, field in enumerate(schema)],
+                    schema=schema,
+                )
+
     def ask(self, name: str, /, **params: Any) -> Callable[[], list[tuple[Any, ...]]]:
         found = self.rows(name, **params)
         return lambda: found
@@ -234,13 +264,23 @@ class _SqliteWork:
         return self._clock()
 
 
+class _SqliteBulkWork(_SqliteWork):
+    """An open SQLite transaction on a connection of its own."""
+
+    def stage(self, create: str, rows: pa.Table) -> None:
+        self.connection.execute(self._queries.get(create).text)
+        name = create.removeprefix("create_")
+        if rows.num_rows:
+            require_all(name, self.connection.ingest(name, rows), rows.num_rows)
+
+
 class _Connection:
     """One connection to the file, set up for durability and shared use."""
 
     def __init__(self, path: Path) -> None:
         self.broken = False
         self._is_durable: bool | None = None
-        with _mapped():
+        with mapped():
             self._raw = AdbcConnection(adbc_driver_sqlite.connect(str(path)))
         try:
             self.rows(f"pragma busy_timeout = {_BUSY_MS}")
@@ -258,17 +298,21 @@ class _Connection:
             self._is_durable = durable
 
     def execute(self, text: str, values: bytes | None = None, blob: bytes | None = None) -> None:
-        with _mapped():
+        with mapped():
             self._raw.execute(text, values, blob)
 
     def rows(self, text: str, values: bytes | None = None) -> list[tuple[Any, ...]]:
-        with _mapped():
+        with mapped():
             return self._raw.rows(text, values)
 
-    def batches(self, text: str, values: bytes | None) -> Iterator[pa.RecordBatch]:
+    def ingest(self, name: str, rows: pa.Table) -> int:
+        with mapped():
+            return self._raw.ingest(name, rows)
+
+    def batches(self, text: str, values: bytes | None) -> Generator[pa.RecordBatch, None, None]:
         with closing(self._raw.batches(text, values)) as batches:
             while True:
-                with _mapped():
+                with mapped():
                     batch = next(batches, None)
                 if batch is None:
                     return
@@ -299,31 +343,6 @@ class _Connection:
     def close(self) -> None:
         with suppress(Error):
             self._raw.close()
-
-
-@contextmanager
-def _mapped() -> Iterator[None]:
-    """Turn the driver's errors into ours; SQLite's messages are not localised."""
-    try:
-        yield
-    except IntegrityError as error:
-        raise UniqueViolationError(f"The catalog refused a row: {error}.") from error
-    except Error as error:
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            raise CatalogUnavailableError(
-                "The catalog database is locked by another program.",
-                hint="Another process holds the database; try again when it is done.",
-            ) from error
-        if "disk I/O error" in text or "disk is full" in text or "readonly" in text:
-            raise CatalogUnavailableError(
-                f"The catalog database cannot be written: {text}."
-            ) from error
-        if "not a database" in text or "malformed" in text:
-            raise CatalogError(f"The file is not a usable SQLite database: {text}.") from error
-        if "unable to open" in text:
-            raise CatalogUnavailableError(f"The catalog cannot be opened: {text}.") from error
-        raise CatalogError(f"The catalog database refused a statement: {text}.") from error
 
 
 def _json(params: Mapping[str, Any]) -> bytes:

@@ -176,7 +176,7 @@ order by d.app_id
 select partition_values from dl_partitions where table_id = :table_id
 
 -- name: stats_columns
-select stats_key, column_name, column_type, kind, since_version, until_version
+select stats_key, column_name, column_type, kind, since_version, until_version, is_whole
 from dl_stats_columns where table_id = :table_id order by stats_key
 
 -- name: open_stats_column
@@ -342,8 +342,11 @@ where table_id = :table_id and purpose = :purpose and holder = :holder and fenci
 insert into dl_log_files (table_id, key, version, kind, size, digest, num_rows, num_adds)
 values (:table_id, :key, :version, :kind, :size, :digest, :num_rows, :num_adds)
 on conflict (table_id, key) do update set
-    size = excluded.size, digest = excluded.digest, num_rows = excluded.num_rows,
-    num_adds = excluded.num_adds
+    kind = excluded.kind, size = excluded.size, digest = excluded.digest,
+    num_rows = excluded.num_rows, num_adds = excluded.num_adds
+
+-- name: forget_log_file
+delete from dl_log_files where table_id = :table_id and key = :key
 
 -- name: log_files
 select key, version, kind, size, digest, num_rows, num_adds from dl_log_files
@@ -357,10 +360,31 @@ where table_id = :table_id and kind = 'checkpoint' order by version desc limit 1
 update dl_mirror_status set checkpoint_written = {true}, updated_at = :now
 where table_id = :table_id and version = :version
 
+-- What a read of a version's files has to know first: how far back the book goes, and whether,
+-- up to a limit how often, files of the version have ended since.
+-- name: ended_since
+select t.properties, (
+    select count(*) from (
+        select 1 from dl_removed_files f
+        where f.table_id = :table_id and f.ended_version > :version limit :most
+    ) e
+)
+from dl_tables t where t.table_id = :table_id
+
+-- The files of a version of which none has ended since.
+-- name: live_in_path_order
+select {columns} from dl_files f
+where f.table_id = :table_id and f.added_version <= :version
+order by coalesce(f.path_key, f.path), f.dv_id
+
 -- name: in_path_order
 select {columns} from (
-    {files}
-) f order by coalesce(f.path_key, f.path), f.dv_id
+    select {inner}, coalesce(f.path_key, f.path) as file_key from dl_files f
+    where f.table_id = :table_id and f.added_version <= :version
+    union all
+    select {inner}, coalesce(f.path_key, f.path) as file_key from dl_removed_files f
+    where f.table_id = :table_id and f.ended_version > :version and f.added_version <= :version
+) f order by f.file_key, f.dv_id
 
 -- Tombstones at a version: the last word on their file was a remove, and not too long ago.
 -- name: tombstones_at
@@ -553,12 +577,6 @@ delete from dl_open_work where expires_at < :now
 select min(started_at) from dl_open_work where table_id = :table_id and expires_at >= :now
 
 -- Retention of the book. Of what changes seldom, the newest row at or below the floor stays.
--- name: set_version_counts
-update dl_table_versions set
-    adds = :adds, removes = :removes, actions = :actions, bytes_added = :bytes_added,
-    bytes_removed = :bytes_removed
-where table_id = :table_id and version = :version
-
 -- name: oldest_version_row
 select min(version) from dl_table_versions where table_id = :table_id
 

@@ -4,24 +4,30 @@
 -- name: roll_back_stats_num
 delete from dl_stats_num
 where stats_key in (select c.stats_key from dl_stats_columns c where c.table_id = :table_id)
-    and file_id in (
+    and (file_id in (
         select f.file_id from dl_files f
         where f.table_id = :table_id and f.added_version > :version
         union all
         select r.file_id from dl_removed_files r
         where r.table_id = :table_id and r.added_version > :version
-    )
+    ) or stats_key in (
+        select c.stats_key from dl_stats_columns c
+        where c.table_id = :table_id and c.since_version > :version
+    ))
 
 -- name: roll_back_stats_text
 delete from dl_stats_text
 where stats_key in (select c.stats_key from dl_stats_columns c where c.table_id = :table_id)
-    and file_id in (
+    and (file_id in (
         select f.file_id from dl_files f
         where f.table_id = :table_id and f.added_version > :version
         union all
         select r.file_id from dl_removed_files r
         where r.table_id = :table_id and r.added_version > :version
-    )
+    ) or stats_key in (
+        select c.stats_key from dl_stats_columns c
+        where c.table_id = :table_id and c.since_version > :version
+    ))
 
 -- name: roll_back_stats_columns
 delete from dl_stats_columns where table_id = :table_id and since_version > :version

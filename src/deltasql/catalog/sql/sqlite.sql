@@ -72,6 +72,25 @@ union all
 select {columns} from dl_removed_files f
 where f.table_id = :table_id and f.ended_version > :version and f.added_version <= :version {filter}
 
+-- In the order of the index, so that nothing is sorted: a sorter grows with the table.
+-- name: live_in_path_order
+select {columns} from dl_files f indexed by dl_files_identity
+where f.table_id = :table_id and f.added_version <= :version
+order by coalesce(f.path_key, f.path), f.dv_id
+
+-- The order belongs to the union itself: only then SQLite merges its two sides.
+-- name: in_path_order
+select {columns} from (
+    select {inner}, coalesce(f.path_key, f.path) as file_key
+    from dl_files f indexed by dl_files_identity
+    where f.table_id = :table_id and f.added_version <= :version
+    union all
+    select {inner}, coalesce(f.path_key, f.path) as file_key
+    from dl_removed_files f {ended_hint}
+    where f.table_id = :table_id and f.ended_version > :version and f.added_version <= :version
+    order by file_key, dv_id
+) f
+
 -- name: chosen_files
 f.file_id in (
     {chosen}
@@ -147,3 +166,6 @@ where table_id = :table_id and key in (select k.value from json_each(:keys) k)
 
 -- name: share_table
 select 1 from dl_tables where table_id = :table_id
+
+-- name: database_size
+select count.page_count * size.page_size from pragma_page_count() count, pragma_page_size() size

@@ -1,0 +1,92 @@
+"""Copies of logs that are not the catalog's own: imports that were never cut over, let go again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltasql.catalog.catalog import PURGE
+from deltasql.catalog.cutover import noted_claim
+from deltasql.catalog.database import Database, Work
+from deltasql.catalog.rows import TableRow, TableState, table_row
+from deltasql.crash import crash_point
+from deltasql.errors import TableStateError
+
+COPIES = (TableState.IMPORTING, TableState.READ_ONLY)
+_ERASE = (
+    "erase_versions",
+    "erase_chunks",
+    "erase_metadata",
+    "erase_protocols",
+    "erase_domains",
+    "erase_txn_actions",
+    "erase_table",
+)
+
+
+def erase_rows(work: Work, table_id: str) -> None:
+    """Delete all rows of a table that is being imported, its own last."""
+    for name in (*PURGE, *_ERASE):
+        work.run(name, table_id=table_id)
+
+
+@dataclass(slots=True)
+class Copies:
+    """Lets go of copies in one catalog; a copy that is being cut over stays."""
+
+    database: Database
+
+    def erase(self, table_id: str) -> None:
+        """Delete all rows of a copy, its history too.
+
+        Raises:
+            TableStateError: it is no copy, or a cut-over is under way.
+        """
+        with self.database.write() as work:
+            _locked_copy(work, table_id)
+            # only what is being imported can be erased
+            work.run("set_state", table_id=table_id, state=str(TableState.IMPORTING))
+            erase_rows(work, table_id)
+            crash_point("before-copy-erased")
+
+    def detach(self, table_id: str) -> None:
+        """Stop following a log; what SQL has of it stays for the audit.
+
+        Raises:
+            TableStateError: it is no copy, or a cut-over is under way.
+        """
+        with self.database.write() as work:
+            _locked_copy(work, table_id)
+            work.run("set_state", table_id=table_id, state=str(TableState.DETACHED))
+            crash_point("before-copy-detached")
+
+
+def require_own_log(row: TableRow) -> TableRow:
+    """Return the row of a table whose log this catalog writes.
+
+    Raises:
+        TableStateError: it is a copy of a log that others write, and that we only read.
+    """
+    if row.state in COPIES:
+        raise TableStateError(
+            f"Table {row.full_name} is {row.state}: its log is written by others, this catalog "
+            "only reads it.",
+            hint=f"`deltasql import {row.location} --name {row.full_name} --validate-only` "
+            f"compares it; `deltasql cutover {row.full_name}` takes it over.",
+            table=row.full_name,
+        )
+    return row
+
+
+def _locked_copy(work: Work, table_id: str) -> TableRow:
+    row = table_row(work.rows("lock_table", table_id=table_id)[0])
+    if row.state not in COPIES:
+        raise TableStateError(
+            f"Table {row.full_name} is {row.state}, no copy of a log.", table=row.full_name
+        )
+    if noted_claim(row) is not None:
+        raise TableStateError(
+            f"A cut-over of {row.full_name} was begun and not ended.",
+            hint=f"Run `deltasql cutover {row.full_name}`: it ends what was begun.",
+            table=row.full_name,
+        )
+    return row

@@ -1,0 +1,106 @@
+"""A cut-over in the book: the claim is noted before it is put, and becomes a version if it won.
+
+Between the two the log alone decides. Whoever comes after a crash finds the noted claim, looks at
+the log, and ends what was begun.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltasql.catalog.adopt import FoundCommit, insert_found
+from deltasql.catalog.database import Database, Work
+from deltasql.catalog.definitions import DefinitionCache
+from deltasql.catalog.rows import TableRow, TableState, table_row
+from deltasql.crash import crash_point
+from deltasql.errors import CutoverError
+from deltasql.protocol.codec import dump_values
+
+# In import_metadata, from the moment before the claim is put until it has won or lost.
+CLAIM = "claim"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The commit that is to win the next number of a log."""
+
+    version: int
+    payload: bytes = field(repr=False)
+
+
+def noted_claim(row: TableRow) -> Claim | None:
+    """Return the claim that a cut-over has begun with, if one has."""
+    noted = row.properties.get("import_metadata", {}).get(CLAIM)
+    return None if noted is None else Claim(noted["version"], b64decode(noted["payload"]))
+
+
+@dataclass(slots=True)
+class CutoverBook:
+    """Notes, forgets and fulfils claims in one catalog."""
+
+    database: Database
+
+    def note(self, table_id: str, claim: Claim) -> None:
+        """Write down a claim before anybody else can see it.
+
+        Raises:
+            CutoverError: the table is not a read-only import at the version before, or another
+                claim is noted.
+        """
+        with self.database.write() as work:
+            row = _require_ready(work, table_id, claim.version - 1)
+            if noted_claim(row) not in (None, claim):
+                raise CutoverError(
+                    f"Another cut-over of {row.full_name} is under way.", table=row.full_name
+                )
+            noted = {"version": claim.version, "payload": b64encode(claim.payload).decode()}
+            _set(work, row, {CLAIM: noted})
+            crash_point("before-claim-noted")
+        crash_point("after-claim-noted")
+
+    def forget(self, table_id: str) -> None:
+        """Drop a claim that has lost."""
+        with self.database.write() as work:
+            row = _lock(work, table_id)
+            _set(work, row, {}, without=CLAIM)
+            crash_point("before-claim-forgotten")
+
+    def fulfil(self, table_id: str, claim: Claim, *, now: int) -> TableRow:
+        """Make a claim that has won the table's newest version and let it take commits."""
+        found = FoundCommit.read(claim.version, claim.payload)
+        place = {"table_id": table_id, "first": claim.version, "last": claim.version}
+        with self.database.write() as work:
+            row = _require_ready(work, table_id, claim.version - 1)
+            insert_found(work, self.database, row, found, (DefinitionCache(), ()), origin="commit")
+            work.run("mirror_range", **place, now=now, digest=None)
+            work.run("advance_mirrored_range", **place, digest=None)
+            work.run("set_state", table_id=table_id, state=str(TableState.ACTIVE))
+            _set(work, _lock(work, table_id), {"cut_over_at": claim.version}, without=CLAIM)
+            crash_point("before-cutover-commit")
+            row = _lock(work, table_id)
+        crash_point("after-cutover-commit")
+        return row
+
+
+def _require_ready(work: Work, table_id: str, version: int) -> TableRow:
+    row = _lock(work, table_id)
+    if row.state is not TableState.READ_ONLY or row.current_version != version:
+        raise CutoverError(
+            f"Table {row.full_name} is {row.state} at version {row.current_version}; it must be "
+            f"read_only at {version} to be taken over.",
+            table=row.full_name,
+        )
+    return row
+
+
+def _lock(work: Work, table_id: str) -> TableRow:
+    return table_row(work.rows("lock_table", table_id=table_id)[0])
+
+
+def _set(work: Work, row: TableRow, notes: dict[str, Any], without: str | None = None) -> None:
+    kept = row.properties.get("import_metadata", {}) | notes
+    kept.pop(without, None)
+    properties = dump_values(row.properties | {"import_metadata": kept})
+    work.run("set_properties", table_id=row.table_id, properties=properties)

@@ -1,0 +1,71 @@
+"""PostgreSQL, very many rows: a transaction on a connection that takes Arrow as COPY."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+from psycopg import sql
+
+from deltasql.catalog.dialects.adbc import AdbcConnection, Error
+from deltasql.catalog.dialects.staging import require_all
+from deltasql.catalog.queries import Queries
+from deltasql.errors import CommitUnknownError
+
+_PLACE = re.compile(r"%\((\w+)\)[sb]")
+
+
+@contextmanager
+def bulk_transaction(connection: AdbcConnection, queries: Queries) -> Iterator[PostgresBulkWork]:
+    """Open a transaction; committed on a clean exit, rolled back otherwise.
+
+    Raises:
+        CommitUnknownError: COMMIT failed.
+    """
+    connection.execute("begin")
+    try:
+        yield PostgresBulkWork(connection, queries)
+    except BaseException:
+        with suppress(Error):
+            connection.execute("rollback")
+        raise
+    try:
+        connection.execute("commit")
+    except Error as error:
+        raise CommitUnknownError(f"COMMIT failed: {error}.") from error
+
+
+class PostgresBulkWork:
+    """An open transaction; values travel as literals, rows as Arrow."""
+
+    def __init__(self, connection: AdbcConnection, queries: Queries) -> None:
+        self._connection = connection
+        self._queries = queries
+
+    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        """Run a query."""
+        return self._connection.rows(self._text(name, params))
+
+    def run(self, name: str, /, **params: Any) -> None:
+        """Run a statement."""
+        self._connection.execute(self._text(name, params))
+
+    def stage(self, create: str, rows: pa.Table) -> None:
+        """Make a temporary table and copy the rows into it."""
+        self._connection.execute(self._queries.get(create).text)
+        name = create.removeprefix("create_")
+        if rows.num_rows:
+            require_all(name, self._connection.ingest(name, rows), rows.num_rows)
+            # the planner needs the number of rows only, and the texts are long
+            self._connection.execute(f"analyze {name} ({rows.column_names[0]})")
+
+    def _text(self, name: str, params: dict[str, Any]) -> str:
+        return with_literals(self._queries.get(name).text, params)
+
+
+def with_literals(text: str, params: dict[str, Any]) -> str:
+    """Return a statement with its values quoted into it: ADBC streams only those as COPY."""
+    return _PLACE.sub(lambda place: sql.Literal(params[place[1]]).as_string(None), text)

@@ -1,0 +1,217 @@
+"""The index over statistics for very many files at once: Arrow reads the JSON, column by column.
+
+Says what `stats_index.index_rows` says. Whatever does not look as most writers write it, a row or
+a whole column, is read there one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from deltasql.catalog.stats_index import WIDEST, StatsColumn, index_kind, index_rows
+from deltasql.protocol.columns import Leaf
+from deltasql.protocol.index_reader import EXACT, MILLISECOND, SHORT_TEXT
+from deltasql.protocol.values import INTEGER_BITS, TIMESTAMPS
+
+NUM_SCHEMA = pa.schema(
+    [
+        ("stats_key", pa.int32()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("file_id", pa.int64()),
+    ]
+)
+TEXT_SCHEMA = pa.schema(
+    [
+        ("stats_key", pa.int32()),
+        ("low", pa.string()),
+        ("high", pa.string()),
+        ("file_id", pa.int64()),
+    ]
+)
+_LONGEST = 64 * 1024
+_MOST_BYTES = 2**30
+_INFINITY = float("inf")
+# Years of four digits and no hour 24: what Python and Arrow read alike.
+_TIME = r"^[1-9]\d{3}-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$"
+_DATE = r"^[1-9]\d{3}-\d\d-\d\d$"
+
+# Low, high, and which rows are as they should be; the others are read one by one.
+_Read: TypeAlias = tuple[pa.Array, pa.Array, pa.Array]
+_Reader: TypeAlias = Callable[[pa.Array, pa.Array], _Read]
+
+
+@dataclass(frozen=True, slots=True)
+class BulkRows:
+    """Rows for the two index tables, as Arrow."""
+
+    num: pa.Table
+    text: pa.Table
+
+
+def bulk_index_rows(
+    texts: pa.ChunkedArray, file_ids: pa.ChunkedArray, pairs: Iterable[tuple[StatsColumn, Leaf]]
+) -> BulkRows:
+    """Return one row per file and column, from the statistics of the files."""
+    found = {NUM_SCHEMA: [NUM_SCHEMA.empty_table()], TEXT_SCHEMA: [TEXT_SCHEMA.empty_table()]}
+    stats, numbers = _one(texts), _one(file_ids)
+    wanted = list(pairs)
+    told = _parse(stats, [leaf for column, leaf in wanted if _is_usual(column, leaf)])
+    for column, leaf in wanted:
+        schema = NUM_SCHEMA if column.kind == "num" else TEXT_SCHEMA
+        low, high = _bounds(told, stats, numbers, column, leaf)
+        key = pa.repeat(pa.scalar(column.stats_key, pa.int32()), len(numbers))
+        found[schema].append(pa.Table.from_arrays([key, low, high, numbers], schema=schema))
+    return BulkRows(*map(pa.concat_tables, found.values()))
+
+
+def _is_usual(column: StatsColumn, leaf: Leaf) -> bool:
+    """Tell whether Arrow can read a column's bounds."""
+    is_plain = leaf.type.name in _KINDS and len(leaf.physical) == 1
+    return is_plain and index_kind(leaf) == column.kind
+
+
+def _one(values: pa.ChunkedArray) -> pa.Array:
+    whole = values.combine_chunks()
+    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
+
+
+def _parse(stats: pa.Array, leaves: list[Leaf]) -> _Told | None:
+    """Let Arrow read the bounds of these columns; None where it would not read what we do."""
+    plain = pc.and_(pc.starts_with(stats, "{"), pc.ends_with(stats, "}"))
+    plain = pc.and_(plain, pc.invert(pc.match_substring(stats, "\n")))
+    plain = pc.fill_null(pc.and_(plain, pc.less(pc.binary_length(stats), _LONGEST)), False)
+    lines = pc.if_else(plain, stats, "{}")
+    if not leaves or not len(lines) or lines.nbytes > _MOST_BYTES:
+        return None
+    whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+    data = pc.binary_join(whole, "\n")[0].as_buffer()
+    bounds = pa.struct([(leaf.physical[0], _KINDS[leaf.type.name][0]) for leaf in leaves])
+    try:
+        table = pyarrow.json.read_json(
+            pa.BufferReader(data),
+            pyarrow.json.ReadOptions(block_size=data.size + 1),
+            pyarrow.json.ParseOptions(
+                explicit_schema=pa.schema([("minValues", bounds), ("maxValues", bounds)]),
+                unexpected_field_behavior="ignore",
+            ),
+        )
+    except pa.ArrowException:
+        return None
+    # a line begins and ends with a brace, so none gives less than one row: so many, each gave one
+    if table.num_rows != len(lines):
+        return None
+    odd = pc.and_(pc.invert(plain), pc.is_valid(stats))
+    return _Told(_one(table["minValues"]), _one(table["maxValues"]), odd)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The bounds as they stand in the texts; `odd` are texts that Arrow was not given."""
+
+    lows: pa.StructArray
+    highs: pa.StructArray
+    odd: pa.Array
+
+
+def _bounds(
+    told: _Told | None, stats: pa.Array, numbers: pa.Array, column: StatsColumn, leaf: Leaf
+) -> tuple[pa.Array, pa.Array]:
+    if told is None or not _is_usual(column, leaf):
+        return _slowly(stats, numbers, column, leaf)
+    low, high = (pc.struct_field(side, leaf.physical[0]) for side in (told.lows, told.highs))
+    try:
+        read = _KINDS[leaf.type.name][1](low, high)
+    except pa.ArrowException:  # a day that is in no calendar
+        return _slowly(stats, numbers, column, leaf)
+    nothing = pc.and_(pc.is_null(low), pc.is_null(high))
+    is_right = pc.or_(pc.fill_null(read[2], False), nothing)
+    left = pc.or_(pc.invert(is_right), told.odd)
+    found = (_open_numbers if column.kind == "num" else _open_texts)(*read[:2], nothing)
+    if not pc.any(left).as_py():
+        return found
+    others = _slowly(stats.filter(left), numbers.filter(left), column, leaf)
+    bottom, top = map(pc.replace_with_mask, found, (left, left), others)
+    return bottom, top
+
+
+def _open_numbers(low: pa.Array, high: pa.Array, nothing: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Let the index begin and end nowhere where nothing is told, or what is too far out."""
+    low = pc.if_else(nothing, -_INFINITY, pc.min_element_wise(low, WIDEST))
+    high = pc.if_else(nothing, _INFINITY, pc.max_element_wise(high, -WIDEST))
+    return (
+        pc.if_else(pc.less(low, -WIDEST), -_INFINITY, low),
+        pc.if_else(pc.greater(high, WIDEST), _INFINITY, high),
+    )
+
+
+def _open_texts(low: pa.Array, high: pa.Array, nothing: pa.Array) -> tuple[pa.Array, pa.Array]:
+    return pc.if_else(nothing, "", low), high
+
+
+def _slowly(
+    stats: pa.Array, numbers: pa.Array, column: StatsColumn, leaf: Leaf
+) -> tuple[pa.Array, pa.Array]:
+    rows = index_rows(stats.to_pylist(), numbers.to_pylist(), [(column, leaf)])
+    found: dict[str, list[Any]] = rows.num if column.kind == "num" else rows.text
+    kind = pa.float64() if column.kind == "num" else pa.string()
+    return pa.array(found["low"], kind), pa.array(found["high"], kind)
+
+
+def _integers(low: pa.Array, high: pa.Array) -> _Read:
+    right = pc.and_(pc.greater_equal(low, -EXACT), pc.less_equal(high, EXACT))
+    right = pc.and_(right, pc.less_equal(low, high))
+    return low.cast(pa.float64(), safe=False), high.cast(pa.float64(), safe=False), right
+
+
+def _doubles(low: pa.Array, high: pa.Array) -> _Read:
+    right = pc.and_(pc.is_finite(low), pc.is_finite(high))
+    return low, high, pc.and_(right, pc.less_equal(low, high))
+
+
+def _texts(low: pa.Array, high: pa.Array) -> _Read:
+    right = pc.less_equal(low, high)
+    for side in (low, high):
+        short = pc.less_equal(pc.binary_length(side), SHORT_TEXT)
+        plain = pc.and_(pc.string_is_ascii(side), pc.invert(pc.match_substring(side, "\0")))
+        right = pc.and_(right, pc.and_(short, plain))
+    return low, high, right
+
+
+def _timestamps(low: pa.Array, high: pa.Array) -> _Read:
+    kind = pa.timestamp("us", "UTC")
+    bottom, top, right = _matching(low, high, _TIME, kind, pa.int64())
+    low_end, high_end, is_exact = _integers(bottom, pc.add(top, MILLISECOND))
+    return low_end, high_end, pc.and_(right, is_exact)
+
+
+def _dates(low: pa.Array, high: pa.Array) -> _Read:
+    bottom, top, right = _matching(low, high, _DATE, pa.date32(), pa.int32())
+    return bottom.cast(pa.float64()), top.cast(pa.float64()), right
+
+
+def _matching(
+    low: pa.Array, high: pa.Array, pattern: str, kind: pa.DataType, number: pa.DataType
+) -> _Read:
+    """Read what is spelled like this; the rest is nothing here."""
+    sides = []
+    for side in (low, high):
+        spelled = pc.match_substring_regex(side, pattern)
+        sides.append(pc.if_else(spelled, side, pa.scalar(None, pa.string())).cast(kind))
+    bottom, top = (side.cast(number) for side in sides)
+    return bottom, top, pc.less_equal(bottom, top)
+
+
+_KINDS: dict[str, tuple[pa.DataType, _Reader]] = {
+    "double": (pa.float64(), _doubles),
+    "string": (pa.string(), _texts),
+    "date": (pa.string(), _dates),
+    **dict.fromkeys(INTEGER_BITS, (pa.int64(), _integers)),
+    **dict.fromkeys(TIMESTAMPS, (pa.string(), _timestamps)),
+}

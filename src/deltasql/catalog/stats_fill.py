@@ -1,0 +1,175 @@
+"""Index the statistics of files that are there already: those of a table that came in bulk.
+
+A column is opened with a beginning that no version reaches, filled in pieces, and counts from the
+moment when all of its rows are there. Whoever comes after a crash drops what was begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from deltasql.catalog.database import BulkWork, Database, Work
+from deltasql.catalog.definitions import load_definition, open_columns, pair_leaves
+from deltasql.catalog.rows import TableState, table_row
+from deltasql.catalog.stats_bulk import BulkRows, bulk_index_rows
+from deltasql.catalog.stats_index import (
+    NEVER,
+    StatsColumn,
+    load_columns,
+    plan_columns,
+    read_columns,
+    usable_columns,
+)
+from deltasql.crash import crash_point
+from deltasql.protocol.actions import Metadata
+from deltasql.protocol.codec import decode_commit
+from deltasql.protocol.columns import Leaf
+
+T = TypeVar("T")
+Pairs = tuple[tuple[StatsColumn, Leaf], ...]
+
+_FILES_EACH = 50_000
+_TRIES = 3
+_LIVE = pa.schema([("file_id", pa.int64()), ("stats", pa.string())])
+# Only while nobody commits by rules that were read before the index was there.
+_STILL = (TableState.IMPORTING, TableState.READ_ONLY)
+_DROP = ("drop_filling_num", "drop_filling_text", "drop_filling_columns")
+
+
+@dataclass(slots=True)
+class StatsFill:
+    """Indexes the live files of tables in one catalog."""
+
+    database: Database
+
+    def run(self, table_id: str) -> int:
+        """Index a table that has no index yet; return how many files were indexed.
+
+        A table that gets new versions meanwhile is begun with again; if that goes on it is left
+        without an index, which is slower and as right.
+        """
+        for _ in range(_TRIES):
+            version, pairs = self._begin(table_id)
+            if not pairs:
+                return 0
+            count = self._fill(table_id, pairs)
+            crash_point("after-stats-filled")
+            if self._end(table_id, version):
+                return count
+        return 0
+
+    def _begin(self, table_id: str) -> tuple[int, Pairs]:
+        with self.database.write() as work:
+            row = table_row(work.rows("lock_table", table_id=table_id)[0])
+            self._drop(work, table_id)
+            has_index = any(c.until_version is None for c in load_columns(work, table_id))
+            if has_index or row.state not in _STILL:
+                return row.current_version, ()
+            metadata = load_definition(work, table_id, row.current_version).metadata
+            opened = open_columns(work, table_id, NEVER, usable_columns(metadata))
+            crash_point("before-stats-begun")
+            return row.current_version, pair_leaves(opened, metadata)
+
+    def _fill(self, table_id: str, pairs: Pairs) -> int:
+        count = 0
+        text = self.database.queries.text("live_stats")
+        batches = self.database.arrow_batches(text, {"table_id": table_id}, _LIVE)
+        found = (
+            (files.num_rows, bulk_index_rows(files["stats"], files["file_id"], pairs))
+            for files in _portions(batches)
+        )
+        for files, rows in _ahead(found):
+            with self.database.bulk() as work:
+                load_index(work, rows)
+                crash_point("before-stats-part")
+            count += files
+        return count
+
+    def _end(self, table_id: str, version: int) -> bool:
+        with self.database.write() as work:
+            row = table_row(work.rows("lock_table", table_id=table_id)[0])
+            if row.current_version != version or row.state not in _STILL:
+                self._drop(work, table_id)
+                return False
+            work.run("end_filling", table_id=table_id, version=version, never=NEVER)
+            crash_point("before-stats-ended")
+        return True
+
+    def _drop(self, work: Work, table_id: str) -> None:
+        for name in _DROP:
+            work.run(name, table_id=table_id, never=NEVER)
+
+
+def _ahead(given: Iterator[T]) -> Iterator[T]:
+    """Let a thread read the next while the caller writes this one."""
+    with ThreadPoolExecutor(1, thread_name_prefix="deltasql-index") as pool:
+        coming = pool.submit(next, given, None)
+        while (found := coming.result()) is not None:
+            coming = pool.submit(next, given, None)
+            yield found
+
+
+def _portions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield rows in portions that are worth a transaction of their own."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        if count >= _FILES_EACH:
+            yield pa.Table.from_batches(waiting, _LIVE)
+            waiting, count = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting, _LIVE)
+
+
+def load_index(work: BulkWork, rows: BulkRows) -> None:
+    """Write rows of the index in bulk."""
+    if rows.num.num_rows:
+        work.stage("create_import_stats_num", rows.num)
+        work.run("insert_import_stats_num")
+    if rows.text.num_rows:
+        work.stage("create_import_stats_text", rows.text)
+        work.run("insert_import_stats_text")
+
+
+def index_window(
+    work: BulkWork,
+    table_id: str,
+    files: pa.Table,
+    before: int,
+    changes: Sequence[tuple[int, Any]],
+) -> None:
+    """Index the files of a window that follows version `before`, where the table has an index.
+
+    A column that new metadata no longer wants ends there; one that it brings is indexed from the
+    cut-over on.
+    """
+    columns = [
+        column
+        for column in read_columns(work.rows("stats_columns", table_id=table_id))
+        if column.until_version is None and not column.is_filling
+    ]
+    if not columns:
+        return
+    told = work.rows("metadata_at", table_id=table_id, version=before)[0]
+    metadata = decode_commit(str(told[1]).encode(), version=int(told[0]), lenient=True)[0]
+    assert isinstance(metadata, Metadata)  # noqa: S101 (the query gives nothing else)
+    came = files.filter(files["added_version"].is_valid())
+    pairs = pair_leaves(columns, metadata)
+    load_index(work, bulk_index_rows(came["stats"], came["file_id"], pairs))
+    for version, change in changes:
+        if isinstance(change, Metadata):
+            _close(work, columns, version, change)
+
+
+def _close(work: BulkWork, columns: list[StatsColumn], version: int, metadata: Metadata) -> None:
+    close, _ = plan_columns(columns, usable_columns(metadata))
+    for column in close:
+        work.run("close_stats_column", stats_key=column.stats_key, version=version)
+        columns.remove(column)
