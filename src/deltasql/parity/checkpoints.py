@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from deltasql.catalog.checkpoint_source import CheckpointSource
 from deltasql.errors import CheckpointError
-from deltasql.log.checkpoint import CheckpointFile, read_rows
+from deltasql.log.checkpoint import CheckpointFile, read_footer, read_group, read_rows
+from deltasql.parity.row_digests import IN_SQL, ROW, Digest, RowsDigest, WrittenRows
 from deltasql.protocol.checkpoint import CheckpointShape
 
-# What a file's row is compared by: its place, one number of its own, its vector.
 _IN_FILE = {"add": "size", "remove": "deletionTimestamp"}
-_IN_SQL = {"add": "size", "remove": "deletion_timestamp"}
-_ROW = pa.schema([("path", pa.string()), ("number", pa.int64()), ("dv_id", pa.string())])
+# More threads than these take memory and save little time.
+_THREADS = 2
 
 
 def require_equal(file: CheckpointFile, path: Path, source: CheckpointSource) -> None:
@@ -25,21 +30,85 @@ def require_equal(file: CheckpointFile, path: Path, source: CheckpointSource) ->
     Raises:
         CheckpointError: says what differs, or that a part cannot be read.
     """
-    expected = {
-        "add": _Expected(file, "add", source.adds(("path", _IN_SQL["add"], "dv_id"))),
-        "remove": _Expected(file, "remove", source.removes(("path", _IN_SQL["remove"], "dv_id"))),
-    }
     head: list[pa.RecordBatch] = []
-    for batch in read_rows(path, file.version):
-        is_file = pa.repeat(pa.scalar(value=False), batch.num_rows)
-        for kind, rows in expected.items():
-            holds = pc.is_valid(batch.column(kind))
-            rows.take(batch.column(kind).filter(holds))
-            is_file = pc.or_(is_file, holds)
-        head.append(batch.filter(pc.invert(is_file)))
-    for rows in expected.values():
-        rows.finish()
-    _require_head(file, pa.Table.from_batches(head), source)
+    with ExitStack() as stack:
+        expected = {}
+        for kind in IN_SQL:
+            files = stack.enter_context(closing(_in_sql(source, kind)))
+            expected[kind] = _Expected(file, kind, files)
+        for batch in read_rows(path, file.version):
+            by_kind, rest = _split(batch)
+            for kind, rows in by_kind.items():
+                expected[kind].take(rows)
+            head.append(rest)
+        for rows in expected.values():
+            rows.finish()
+    _require_head(file, head, source)
+
+
+def _in_sql(source: CheckpointSource, kind: str) -> Generator[pa.RecordBatch, None, None]:
+    """Nothing is opened before the first row is wanted: an idle read may be cut off."""
+    columns = ("path", IN_SQL[kind], "dv_id")
+    with source.read() as read:
+        yield from read.adds(columns) if kind == "add" else read.removes(columns)
+
+
+def require_written(
+    file: CheckpointFile, path: Path, source: CheckpointSource, written: WrittenRows
+) -> None:
+    """Compare a checkpoint that was just written with what SQL gave for it: all rows, in order.
+
+    Raises:
+        CheckpointError: says what differs, or that a part cannot be read.
+    """
+    footer = read_footer(path, file.version)
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="deltasql-checkpoint") as pool:
+        read = partial(_read_group, path, file.version, footer)
+        groups = list(pool.map(read, range(footer.num_row_groups)))
+    found = {(n, kind): d for n, group in enumerate(groups) for kind, d in group.digests.items()}
+    wanted = written.digests()
+    for kind in IN_SQL:
+        there, given = _of_kind(found, kind), _of_kind(wanted, kind)
+        rows, needed = (sum(d.rows for d in each.values()) for each in (there, given))
+        if there != given:
+            words = "other" if rows == needed else "more" if rows > needed else "fewer"
+            raise _differs(file, f"{words} rows of {kind} than SQL has")
+    _require_head(file, [batch for group in groups for batch in group.head], source)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    digests: dict[str, Digest]
+    head: list[pa.RecordBatch]
+
+
+def _read_group(path: Path, version: int, footer: pq.FileMetaData, number: int) -> _Group:
+    digests: dict[str, RowsDigest] = {}
+    head: list[pa.RecordBatch] = []
+    for batch in read_group(path, version, footer, number):
+        by_kind, rest = _split(batch)
+        for kind, rows in by_kind.items():
+            digests.setdefault(kind, RowsDigest()).take(rows)
+        head.append(rest)
+    return _Group({kind: rows.value() for kind, rows in digests.items()}, head)
+
+
+def _of_kind(digests: dict[tuple[int, str], Digest], kind: str) -> dict[int, Digest]:
+    return {group: digest for (group, of), digest in digests.items() if of == kind}
+
+
+def _split(batch: pa.RecordBatch) -> tuple[dict[str, pa.RecordBatch], pa.RecordBatch]:
+    """Return the files of each kind as they are compared, and the rows that hold none."""
+    found = {}
+    is_other = pa.repeat(pa.scalar(value=True), batch.num_rows)
+    for kind in _IN_FILE:
+        column = batch.column(kind)
+        if column.null_count == len(column):
+            continue
+        rows = column.drop_null() if column.null_count else column
+        found[kind] = _rows(rows, kind)
+        is_other = pc.and_(is_other, column.is_null())
+    return found, batch.filter(is_other)
 
 
 class _Expected:
@@ -49,19 +118,19 @@ class _Expected:
         self._file = file
         self._kind = kind
         self._batches = batches
-        self._rest = _ROW.empty_table()
+        self._rest = ROW.empty_table()
 
-    def take(self, found: pa.StructArray) -> None:
+    def take(self, found: pa.RecordBatch) -> None:
         """Compare the next rows of the checkpoint."""
-        while self._rest.num_rows < len(found):
+        while self._rest.num_rows < found.num_rows:
             batch = next(self._batches, None)
             if batch is None:
                 raise _differs(self._file, f"more rows of {self._kind} than SQL has")
-            named = pa.Table.from_arrays(batch.columns, schema=_ROW)
+            named = pa.Table.from_arrays(batch.columns, schema=ROW)
             self._rest = pa.concat_tables([self._rest, named])
-        wanted = self._rest.slice(0, len(found)).combine_chunks()
-        self._rest = self._rest.slice(len(found))
-        if not _rows(found, self._kind).equals(wanted):
+        wanted = self._rest.slice(0, found.num_rows)
+        self._rest = self._rest.slice(found.num_rows)
+        if not pa.Table.from_batches([found]).equals(wanted):
             raise _differs(self._file, f"other rows of {self._kind} than SQL has")
 
     def finish(self) -> None:
@@ -70,11 +139,11 @@ class _Expected:
             raise _differs(self._file, f"fewer rows of {self._kind} than SQL has")
 
 
-def _rows(found: pa.StructArray, kind: str) -> pa.Table:
+def _rows(found: pa.StructArray, kind: str) -> pa.RecordBatch:
     path, number, vector = (
         pc.struct_field(found, name) for name in ("path", _IN_FILE[kind], "deletionVector")
     )
-    return pa.Table.from_arrays([path, number, _ids(vector)], schema=_ROW).combine_chunks()
+    return pa.RecordBatch.from_arrays([path, number, _ids(vector)], schema=ROW)
 
 
 def _ids(vectors: pa.StructArray) -> pa.Array:
@@ -90,11 +159,14 @@ def _id(vector: dict[str, object]) -> str:
     return f"{vector['storageType']}{vector['pathOrInlineDv']}{at}"
 
 
-def _require_head(file: CheckpointFile, found: pa.Table, source: CheckpointSource) -> None:
+def _require_head(
+    file: CheckpointFile, batches: list[pa.RecordBatch], source: CheckpointSource
+) -> None:
     snapshot = source.snapshot
     shape = CheckpointShape(snapshot.metadata, snapshot.protocol)
     wanted = shape.head(snapshot.protocol, snapshot.metadata, source.txns(), snapshot.domains())
-    if found.to_pylist() != wanted.to_pylist():
+    found = [row for batch in batches for row in batch.to_pylist()]
+    if found != wanted.to_pylist():
         raise _differs(file, "another protocol, metadata, txn or domain than SQL has")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.checkpoint_source import CheckpointSource
-from deltasql.catalog.log_files import LogFiles, RecordedFile
+from deltasql.catalog.log_files import INHERITED, LogFiles, RecordedFile
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.errors import CheckpointError, ObjectNotFoundError
 from deltasql.log.checkpoint import CheckpointWriter
@@ -103,7 +103,7 @@ def compare_log(
         effort.before_each()
         found += [f for f in [_side_file(file, store)] if f is not None]
     found += _strangers(catalog, row, store, listed, recorded)
-    beside = (_hint(store, recorded), _owner(catalog, row, store))
+    beside = (_hint(store, recorded.values()), _owner(catalog, row, store))
     return found + [one for one in beside if one is not None]
 
 
@@ -114,7 +114,7 @@ def _commits(
 
     def digest_of(version: int) -> str | None:
         effort.before_each()
-        return _digest(store, commit_key(version))
+        return object_digest(store, commit_key(version))
 
     with ThreadPoolExecutor(effort.workers, thread_name_prefix="deltasql-verify") as pool:
         for first in range(row.log_floor, row.mirrored_through + 1, _WINDOW):
@@ -146,7 +146,7 @@ def _beyond(
         if file.version <= row.mirrored_through:
             continue
         wanted = catalog.digests(row.table_id, file.version, file.version).get(file.version)
-        seen = _digest(store, key)
+        seen = object_digest(store, key)
         if wanted is None and seen is not None:
             told = _words(store, key, file.version)
             detail = f"SQL has the table up to {row.current_version}; log: {told}"
@@ -170,7 +170,7 @@ def _words(store: ObjectStore, key: str, version: int) -> str:
 
 
 def _side_file(file: RecordedFile, store: ObjectStore) -> Finding | None:
-    seen = _digest(store, file.key)
+    seen = object_digest(store, file.key)
     if seen is None:
         return Finding(Difference.MISSING_FILE, file.key, file.version, "is not there")
     if seen != file.digest:
@@ -231,18 +231,20 @@ def _owner(catalog: SqlCatalog, row: TableRow, store: ObjectStore) -> Finding | 
     return None if is_ours else Finding(Difference.WRONG_OWNER, OWNER_KEY, None, detail)
 
 
-def _hint(store: ObjectStore, recorded: dict[str, RecordedFile]) -> Finding | None:
+def _hint(store: ObjectStore, recorded: Collection[RecordedFile]) -> Finding | None:
     newest = max(
-        (file for file in recorded.values() if file.kind == "checkpoint"),
+        (file for file in recorded if file.kind == "checkpoint"),
         key=lambda file: file.version,
         default=None,
     )
+    inherited = {file.version for file in recorded if file.kind == INHERITED}
     try:
         hint = decode_hint(store.get(LAST_CHECKPOINT))
     except ObjectNotFoundError:
         detail = "is not there" if newest is not None else None
     else:
-        detail = _hint_trouble(hint, newest)
+        is_inherited = newest is None and hint is not None and hint.version in inherited
+        detail = None if is_inherited else _hint_trouble(hint, newest)
     if detail is None:
         return None
     return Finding(
@@ -259,7 +261,8 @@ def _hint_trouble(hint: LastCheckpoint | None, newest: RecordedFile | None) -> s
     return None if hint == wanted else f"does not describe the checkpoint of {newest.version}"
 
 
-def _digest(store: ObjectStore, key: str) -> str | None:
+def object_digest(store: ObjectStore, key: str) -> str | None:
+    """Return the digest of an object, read in pieces; None if it is not there."""
     try:
         with store.open_input(key) as file:
             made = hashlib.sha256()
