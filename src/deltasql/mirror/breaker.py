@@ -50,6 +50,14 @@ class Breakers:
             if state.failures == _OPENS_AFTER:
                 state.probe_at = self.monotonic() + self.probe_every_s
 
+    def suspect(self, store: str) -> None:
+        """Note that others met a store that did not answer: the next attempt is a probe."""
+        with self._lock:
+            state = self._stores.setdefault(store, _Store())
+            if not state.is_open:
+                state.failures = _OPENS_AFTER
+                state.probe_at = self.monotonic()
+
     def answered(self, store: str) -> bool:
         """Note that the store answered; True if it was thought to be down until now."""
         with self._lock:

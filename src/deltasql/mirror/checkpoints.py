@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltasql.catalog.catalog import SqlCatalog
+from deltasql.catalog.copies import COPIES
 from deltasql.catalog.leases import Lease, Leases
 from deltasql.catalog.log_files import LogFiles, RecordedFile
 from deltasql.catalog.rows import TableRow
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     from deltasql.catalog.checkpoint_source import CheckpointSource
     from deltasql.log.checkpoint import CheckpointFile, CheckpointWriter
-    from deltasql.protocol.checkpoint import CheckpointShape
 
 PURPOSE = "checkpoint"
 
@@ -50,6 +51,8 @@ class Checkpointer:
     def due(self, row: TableRow, interval: int) -> int | None:
         """Return the version that wants a checkpoint: the newest mirrored multiple without one."""
         version = row.mirrored_through // interval * interval
+        if row.state in COPIES:  # its log is not ours to write
+            return None
         if version <= 0 or version < row.log_floor:
             return None
         newest = self.log_files.newest_checkpoint(row.table_id)
@@ -106,6 +109,9 @@ class Checkpointer:
     ) -> RecordedFile:
         from deltasql.catalog.checkpoint_source import CheckpointSource  # noqa: PLC0415 (pyarrow)
         from deltasql.log.checkpoint import CheckpointWriter  # noqa: PLC0415 (pyarrow)
+        from deltasql.mirror.checkpoint_rows import checkpoint_rows  # noqa: PLC0415 (pyarrow)
+        from deltasql.parity.checkpoints import require_written  # noqa: PLC0415 (pyarrow)
+        from deltasql.parity.row_digests import WrittenRows  # noqa: PLC0415 (pyarrow)
         from deltasql.protocol.checkpoint import CheckpointShape  # noqa: PLC0415 (pyarrow)
 
         started = self.monotonic()
@@ -114,8 +120,13 @@ class Checkpointer:
         source = CheckpointSource(self.catalog.snapshot(row.table_id, version=version))
         shape = CheckpointShape(source.snapshot.metadata, source.snapshot.protocol)
         writer = CheckpointWriter(store, codec)
-        rows = self._kept_alive(_rows(source, shape), lease)
-        with writer.spool(version, shape.schema, rows) as (file, path):
+        written = WrittenRows(writer.group_rows)
+        with (
+            closing(checkpoint_rows(source, shape, written)) as rows,
+            writer.spool(version, shape.schema, self._kept_alive(rows, lease)) as (file, path),
+        ):
+            require_written(file, path, source, written)
+            crash_point("checkpoint-verified")
             done = self._put(writer, source, (file, path), lease, replace=replace)
         self._record(lease, done)
         writer.move_hint(_hint(done))
@@ -143,8 +154,6 @@ class Checkpointer:
         from deltasql.parity.checkpoints import require_equal  # noqa: PLC0415 (pyarrow)
 
         file, path = spooled
-        require_equal(file, path, source)
-        crash_point("checkpoint-verified")
         self.leases.renew(lease)
         if writer.write_checkpoint(file, path, replace=replace):
             return recorded(file)
@@ -171,15 +180,6 @@ class Checkpointer:
             if (self.monotonic() - renewed) * 1000 > self.leases.ttl_ms / 3:
                 self.leases.renew(lease)
                 renewed = self.monotonic()
-
-
-def _rows(source: CheckpointSource, shape: CheckpointShape) -> Iterator[pa.Table]:
-    snapshot = source.snapshot
-    yield shape.head(snapshot.protocol, snapshot.metadata, source.txns(), snapshot.domains())
-    for batch in source.adds():
-        yield shape.adds(batch)
-    for batch in source.removes():
-        yield shape.removes(batch)
 
 
 def recorded(file: CheckpointFile) -> RecordedFile:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.checkpoint_source import CheckpointSource
 from deltasql.catalog.leases import Lease, Leases
-from deltasql.catalog.log_files import LogFiles, RecordedFile
+from deltasql.catalog.log_files import INHERITED, LogFiles, RecordedFile
 from deltasql.catalog.rows import TableRow
 from deltasql.crash import crash_point
 from deltasql.errors import ObjectNotFoundError
@@ -60,6 +60,12 @@ class LogCleanup:
         if checkpoint is None or checkpoint.version < row.log_floor:
             return None
         keys = _below(self.open_store(row), checkpoint.version)
+        inherited = self.log_files.all(row.table_id)
+        keys += tuple(
+            file.key
+            for file in inherited
+            if file.kind == INHERITED and file.version < checkpoint.version and file.key not in keys
+        )
         return CleanupPlan(checkpoint.version, checkpoint, keys) if keys else None
 
     def run(self, row: TableRow, *, now: int) -> tuple[str, ...]:

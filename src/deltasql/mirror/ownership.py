@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from deltasql.catalog.catalog import SqlCatalog
+from deltasql.catalog.copies import require_own_log
 from deltasql.catalog.rows import TableRow
 from deltasql.errors import (
     CatalogError,
@@ -48,6 +49,7 @@ class Ownership:
         Raises:
             OwnershipError: it is not there, or another catalog's.
         """
+        require_own_log(row)
         identity = self.catalog.identity
         owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
         if not check_owner(store, owner):
@@ -59,6 +61,7 @@ class Ownership:
         Raises:
             OwnershipError: it is another catalog's, or another epoch's.
         """
+        require_own_log(row)
         self._require_epoch()
         identity = self.catalog.identity
         check_owner(store, Owner(identity.catalog_id, identity.epoch, row.table_id))
@@ -79,6 +82,7 @@ class Ownership:
         Raises:
             OwnershipError: it is another catalog's, or holds versions that SQL does not know.
         """
+        require_own_log(row)
         with self._lock:
             if row.table_id in self._owned:
                 return

@@ -23,7 +23,7 @@ from deltasql.alerts import AlertDesk
 from deltasql.catalog.mirror_status import Behind, MirrorStatusTracker
 from deltasql.catalog.pause import is_paused
 from deltasql.catalog.rows import TableState
-from deltasql.errors import ConfigError, DeltaSqlError
+from deltasql.errors import ConfigError, DeltaSqlError, is_passing
 from deltasql.events import ReconcilerTroubled, Sink, discard
 from deltasql.mirror.alerting import STUCK, conflict_alert, lag_alert, stuck_alert
 from deltasql.mirror.background import BackgroundCheckpoints
@@ -187,9 +187,19 @@ class MirrorReconciler:
             self.wakes.freed.set()
 
     def _may_try(self, behind: Behind, now: int) -> bool:
-        """A table is due by its row; when its store has just come back; or when we are new."""
+        """A table is due by its row; when its store has just come back; or when we are new.
+
+        Or as a probe: writers and other workers put off what they could not mirror by so much
+        that a store may have come back long before.
+        """
         is_new = behind.table_id not in self._seen
-        return is_new or behind.table_id in self._at_once or behind.is_due(now)
+        if is_new or behind.table_id in self._at_once or behind.is_due(now):
+            return True
+        since_ms = now - (behind.last_attempt_at or 0)
+        if since_ms < self.breakers.probe_every_s * 1000 or not is_passing(behind.error_message):
+            return False
+        self.breakers.suspect(store_of(behind.location))
+        return True
 
     def _tell_conflicts(self, found: list[Behind]) -> None:
         """Whoever met a conflict, a writer or another worker: this worker says so."""

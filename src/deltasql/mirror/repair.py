@@ -21,7 +21,7 @@ from deltasql.mirror.contest import CONTESTED
 from deltasql.mirror.engine import MirrorEngine
 from deltasql.parity.log import Difference, Effort, Finding, compare_log
 from deltasql.protocol.codec import digest
-from deltasql.protocol.files import LOG_FOLDER
+from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind
 from deltasql.storage.port import ObjectStore
 
 _DRAIN_S = 60.0
@@ -138,6 +138,8 @@ class MirrorRepair:
                 store.put(finding.key, self.engine.catalog.payload(row.table_id, version))
                 crash_point("foreign-replaced")
                 return Repaired(finding, done=True, what=f"replaced; the others are at {kept}")
+            case Difference.MISSING_FILE | Difference.CHANGED_FILE if not _is_checkpoint(finding):
+                return self._let_go(row, store, finding)
             case _:
                 done = self._checkpoint_again(row, store, finding)
                 what = "written again" if done else "another worker writes checkpoints just now"
@@ -153,6 +155,16 @@ class MirrorRepair:
         crash_point("foreign-kept-aside")
         return kept
 
+    def _let_go(self, row: TableRow, store: ObjectStore, finding: Finding) -> Repaired:
+        """Nobody can write anew what another writer left beside the commits; nobody needs it."""
+        what = "another writer's; no longer looked for"
+        if finding.difference is Difference.CHANGED_FILE:
+            what = f"another writer's; put aside at {self._keep_aside(store, finding.key)}"
+            store.delete(finding.key)
+            crash_point("inherited-put-aside")
+        self.log_files.forget(row.table_id, finding.key)
+        return Repaired(finding, done=True, what=what)
+
     def _checkpoint_again(self, row: TableRow, store: ObjectStore, finding: Finding) -> bool:
         """Write a checkpoint anew, or the hint that names it; False while another worker does."""
         if finding.difference is not Difference.WRONG_HINT:
@@ -162,3 +174,9 @@ class MirrorRepair:
                 return False
         self.checkpointer.hint_again(row)
         return True
+
+
+def _is_checkpoint(finding: Finding) -> bool:
+    """Tell whether a file can be written anew from SQL."""
+    file = LogFile.parse(finding.key.removeprefix(LOG_FOLDER))
+    return file is not None and file.kind is LogFileKind.CHECKPOINT
