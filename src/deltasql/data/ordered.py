@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -47,7 +47,9 @@ class _Task(Generic[Item]):
             raise self.error
 
 
-def in_order(tasks: Iterable[Callable[[], Iterator[Item]]], *, threads: int) -> Iterator[Item]:
+def in_order(
+    tasks: Iterable[Callable[[], Iterator[Item]]], *, threads: int
+) -> Generator[Item, None, None]:
     """Yield the items of each task, task by task; the next ones are already at work.
 
     An error of a task is raised where its items would have come. Closing the iterator stops all.

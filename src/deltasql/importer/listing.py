@@ -1,0 +1,233 @@
+"""A listing of `_delta_log`, sorted into what counts and what a reader passes over.
+
+Nothing is decided here but what each file is; `plan` decides what of it is imported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from deltasql.errors import ObjectNotFoundError
+from deltasql.importer.commit_files import CommitFile, CommitFiles
+from deltasql.importer.hint import judge_hint
+from deltasql.importer.no_log import look_around
+from deltasql.importer.plan_warnings import PlanWarning, Tally, WarningCode
+from deltasql.log.owner import OWNER_KEY
+from deltasql.log.segment import incomplete_checkpoints, usable_checkpoints
+from deltasql.protocol.files import LAST_CHECKPOINT, LOG_FOLDER, MAX_VERSION, LogFile, LogFileKind
+from deltasql.storage.port import ObjectInfo, ObjectStore
+
+# a hint holds some ten thousand characters of schema at most; what is bigger is none
+_LARGEST_HINT = 4 * 1024 * 1024
+_NUMBERED = re.compile(r"(\d+)\.(json|crc|checkpoint\..+)", re.ASCII)
+_STAGED = frozenset({"_staged_commits", "_commits"})
+_SIDECARS = "_sidecars"
+_BESIDE = {
+    LogFileKind.COMPACTION: WarningCode.COMPACTED_FILES,
+    LogFileKind.CHECKSUM: WarningCode.CHECKSUM_FILES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint with all its parts; `size` leaves out the sidecars, which it names itself."""
+
+    version: int
+    kind: LogFileKind
+    parts: tuple[LogFile, ...]
+    size: int
+
+    @property
+    def key(self) -> str:
+        """The first part's key."""
+        return self.parts[0].key
+
+
+@dataclass(frozen=True, slots=True)
+class LogListing:
+    """What a log holds, by names and sizes alone.
+
+    `checkpoints` are the usable ones, oldest first; of one version, the one that readers prefer
+    comes last.
+    """
+
+    uri: str
+    commits: CommitFiles
+    checkpoints: tuple[Checkpoint, ...]
+    sidecar_bytes: int = 0
+    is_owned: bool = False
+    warnings: tuple[PlanWarning, ...] = ()
+
+    @property
+    def head(self) -> int:
+        """The newest version: a commit's, or a checkpoint's that stands above all commits."""
+        return max(
+            self.commits.versions[-1] if self.commits else -1,
+            self.checkpoints[-1].version if self.checkpoints else -1,
+        )
+
+
+def read_listing(store: ObjectStore) -> LogListing:
+    """List a table's log and read its hint; nothing else is read.
+
+    Raises:
+        ObjectNotFoundError: there is no log, or nothing in it that counts.
+    """
+    files = list(store.list_from(LOG_FOLDER))
+    if not files:
+        raise ObjectNotFoundError(
+            f"There is no Delta table at {store.uri}.", hint=look_around(store), uri=store.uri
+        )
+    return sort_listing(files, _read_hint(store, files), store.uri)
+
+
+def sort_listing(files: Iterable[ObjectInfo], hint: bytes | None, uri: str) -> LogListing:
+    """Return what these files of `_delta_log` are; `hint` is what `_last_checkpoint` holds.
+
+    Raises:
+        ObjectNotFoundError: there is no commit and no usable checkpoint among them.
+    """
+    sorting = _Sorting()
+    commits = CommitFiles.of(sorting.commits(files))
+    usable = usable_checkpoints(sorting.sizes)
+    if not commits and not usable:
+        raise _nothing_counts(sorting.tally, uri)
+    checkpoints = tuple(
+        Checkpoint(parts[0].version, parts[0].kind, parts, sum(sorting.sizes[p] for p in parts))
+        for parts in usable
+    )
+    listing = LogListing(uri, commits, checkpoints, sorting.sidecar_bytes, sorting.is_owned)
+    judged = judge_hint(hint, usable, listing.head)
+    warnings = [*_remarks(listing, sorting), *([judged] if judged else [])]
+    return replace(listing, warnings=tuple(warnings))
+
+
+@dataclass(slots=True)
+class _Sorting:
+    """Names on their way to what they are."""
+
+    sizes: dict[LogFile, int] = field(default_factory=dict)
+    beside: list[LogFile] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+    sidecar_bytes: int = 0
+    is_owned: bool = False
+
+    def commits(self, files: Iterable[ObjectInfo]) -> Iterator[CommitFile]:
+        """Yield the commits; keep what the other files are."""
+        for info in files:
+            name = info.key.removeprefix(LOG_FOLDER)
+            parsed = LogFile.parse(name)
+            if parsed is None:
+                self._other(name, info)
+            elif parsed.kind is LogFileKind.COMMIT:
+                yield CommitFile(parsed.version, info.size, info.modified_ms)
+            elif parsed.kind in _BESIDE:
+                self.beside.append(parsed)
+            elif info.size:
+                self.sizes[parsed] = info.size
+            else:
+                self.tally.note(WarningCode.EMPTY_CHECKPOINT, info.key)
+
+    def _other(self, name: str, info: ObjectInfo) -> None:
+        folder, _, inner = name.rpartition("/")
+        if info.key == OWNER_KEY:
+            self.is_owned = True
+        elif folder == _SIDECARS and inner.endswith(".parquet") and not inner.startswith("."):
+            self.sidecar_bytes += info.size
+        elif name and info.key != LAST_CHECKPOINT:
+            self.tally.note(_what(folder, inner), info.key)
+
+
+def _what(folder: str, name: str) -> WarningCode:
+    if name.startswith(".") and name.endswith(".crc"):
+        return WarningCode.HADOOP_FILES
+    if folder in _STAGED and name.endswith(".json") and not name.startswith((".", "_")):
+        return WarningCode.STAGED_COMMITS
+    if (folder or name).startswith((".", "_")) or name.startswith((".", "_")):
+        return WarningCode.HIDDEN_FILES
+    numbered = None if folder else _NUMBERED.fullmatch(name)
+    if numbered is None:
+        return WarningCode.STRANGER
+    if len(numbered[1]) != 20:  # noqa: PLR2004 (Delta's names)
+        return WarningCode.OTHER_DIGITS
+    too_large = int(numbered[1]) > MAX_VERSION
+    return WarningCode.VERSION_TOO_LARGE if too_large else WarningCode.STRANGER
+
+
+def _read_hint(store: ObjectStore, files: Iterable[ObjectInfo]) -> bytes | None:
+    if not any(info.key == LAST_CHECKPOINT for info in files):
+        return None
+    try:
+        return store.get_range(LAST_CHECKPOINT, 0, _LARGEST_HINT)
+    except ObjectNotFoundError:
+        return None  # it went between the listing and now
+
+
+def _nothing_counts(tally: Tally, uri: str) -> ObjectNotFoundError:
+    told = " ".join(warning.message for warning in tally.warnings() if not warning.is_note)
+    return ObjectNotFoundError(
+        f"The log at {uri} holds no commit and no usable checkpoint.",
+        hint=told or "Its commits were deleted, or it is the log of another kind of table.",
+        uri=uri,
+    )
+
+
+def _remarks(listing: LogListing, sorting: _Sorting) -> Iterator[PlanWarning]:
+    for file in sorting.beside:
+        above = file.last_version > listing.head
+        sorting.tally.note(WarningCode.FILE_ABOVE_HEAD if above else _BESIDE[file.kind], file.key)
+    yield from sorting.tally.warnings()
+    yield from _lacking(incomplete_checkpoints(sorting.sizes))
+    yield from _several([checkpoint.parts for checkpoint in listing.checkpoints])
+    if listing.commits and listing.head > listing.commits.versions[-1]:
+        yield _above_commits(listing.checkpoints[-1], listing.commits.versions[-1])
+    if listing.is_owned:
+        yield _owned()
+
+
+def _lacking(sets: Sequence[tuple[LogFile, ...]]) -> Iterator[PlanWarning]:
+    if sets:
+        newest = sets[-1][0]
+        yield PlanWarning(
+            WarningCode.INCOMPLETE_CHECKPOINT,
+            f"The checkpoint of version {newest.version} has {len(sets[-1])} of its "
+            f"{newest.parts} parts, and is not used{_more(sets)}.",
+            newest.key,
+            len(sets),
+        )
+
+
+def _several(usable: Sequence[tuple[LogFile, ...]]) -> Iterator[PlanWarning]:
+    kinds = Counter(parts[0].version for parts in usable)
+    doubled = [parts[0] for parts in usable if kinds[parts[0].version] > 1]
+    if doubled:
+        preferred = doubled[-1]
+        versions = {file.version for file in doubled}
+        yield PlanWarning(
+            WarningCode.SEVERAL_CHECKPOINTS,
+            f"Version {preferred.version} has {kinds[preferred.version]} checkpoints, of which "
+            f"readers prefer {preferred.name}{_more(versions)}.",
+            preferred.key,
+            len(versions),
+        )
+
+
+def _more(found: Collection[object]) -> str:
+    return f", and {len(found) - 1} more are like it" if len(found) > 1 else ""
+
+
+def _above_commits(top: Checkpoint, newest: int) -> PlanWarning:
+    return PlanWarning(
+        WarningCode.CHECKPOINT_ABOVE_COMMITS,
+        f"The checkpoint of version {top.version} stands above the newest commit, {newest}.",
+        top.key,
+    )
+
+
+def _owned() -> PlanWarning:
+    return PlanWarning(
+        WarningCode.OWNER_MARKER, "A deltasql catalog writes this log already.", OWNER_KEY
+    )

@@ -1,0 +1,139 @@
+"""The rows of a task as bytes, for the way from one process to another: Arrow with a small head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, TypeAlias
+
+import msgspec
+import pyarrow as pa
+import pyarrow.ipc
+
+from deltasql.catalog.bulk_rows import (
+    DOMAIN_SCHEMA,
+    ENDING_SCHEMA,
+    EVENT_SCHEMA,
+    FILE_SCHEMA,
+    TXN_SCHEMA,
+    VERSION_SCHEMA,
+    VersionWindow,
+)
+from deltasql.errors import TableImportError
+from deltasql.importer.tasks import Rows, StatePart
+from deltasql.protocol.actions import Metadata, Protocol
+
+_MAGIC = b"DSI1"
+_LENGTH = 4
+_SCHEMAS = {
+    "versions": VERSION_SCHEMA,
+    "files": FILE_SCHEMA,
+    "endings": ENDING_SCHEMA,
+    "txns": TXN_SCHEMA,
+    "domains": DOMAIN_SCHEMA,
+    "events": EVENT_SCHEMA,
+}
+_KINDS: dict[str, type[Metadata | Protocol]] = {
+    Metadata.kind: Metadata,
+    Protocol.kind: Protocol,
+}
+_CODECS = ("lz4", "zstd")
+Packed: TypeAlias = bytes | memoryview | pa.Buffer
+
+
+class _Change(msgspec.Struct, array_like=True):
+    version: int
+    kind: str
+    body: msgspec.Raw
+
+
+class _Part(msgspec.Struct, array_like=True):
+    name: str
+    rows: int
+    bytes: int
+
+
+class _Head(msgspec.Struct):
+    """`numbers`: first and last version of a window; number and version of a part of a state."""
+
+    is_window: bool
+    numbers: tuple[int, int]
+    parts: list[_Part]
+    changes: list[_Change] = []
+
+
+def pack(rows: Rows) -> bytes:
+    """Return all tables and changes of a task's rows as bytes."""
+    names = [field.name for field in fields(rows) if field.name in _SCHEMAS]
+    tables = [(name, getattr(rows, name)) for name in names]
+    streams = [_write(table, _SCHEMAS[name]) for name, table in tables]
+    parts = [
+        _Part(name, table.num_rows, stream.size)
+        for (name, table), stream in zip(tables, streams, strict=True)
+    ]
+    if isinstance(rows, VersionWindow):
+        head = _Head(True, (rows.first, rows.last), parts, _changes(rows))
+    else:
+        head = _Head(False, (rows.number, rows.version), parts)
+    encoded = msgspec.msgpack.encode(head)
+    length = len(encoded).to_bytes(_LENGTH, "big")
+    return b"".join([_MAGIC, length, encoded, *streams])
+
+
+def unpack(packed: Packed) -> Rows:
+    """Return the rows that were packed.
+
+    Raises:
+        TableImportError: these are not such bytes, or not all of them.
+    """
+    view = memoryview(packed)
+    start = len(_MAGIC) + _LENGTH
+    try:
+        if view[: len(_MAGIC)] != _MAGIC:
+            raise ValueError("they begin otherwise")  # noqa: TRY301
+        length = int.from_bytes(view[len(_MAGIC) : start], "big")
+        head = msgspec.msgpack.decode(view[start : start + length], type=_Head)
+        tables = _read_parts(view[start + length :], head.parts)
+        changes = tuple((c.version, _change(c)) for c in head.changes)
+    except (ValueError, KeyError, OSError, msgspec.MsgspecError, pa.ArrowException) as error:
+        raise TableImportError(
+            f"The {len(view)} bytes that a task left are not its rows: {error}.",
+            hint="Run the import again with --resume; see that all workers have one version.",
+        ) from error
+    if head.is_window:
+        return VersionWindow(*head.numbers, **tables, changes=changes)
+    return StatePart(*head.numbers, **tables)
+
+
+def _changes(window: VersionWindow) -> list[_Change]:
+    return [
+        _Change(version, change.kind, msgspec.Raw(msgspec.msgpack.encode(change)))
+        for version, change in window.changes
+    ]
+
+
+def _change(packed: _Change) -> Metadata | Protocol:
+    return msgspec.msgpack.decode(packed.body, type=_KINDS[packed.kind])
+
+
+def _write(table: pa.Table, schema: pa.Schema) -> pa.Buffer:
+    codec = next((name for name in _CODECS if pa.Codec.is_available(name)), None)
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
+    with pa.ipc.new_stream(sink, schema, options=options) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _read_parts(view: memoryview, parts: Sequence[_Part]) -> dict[str, Any]:
+    tables, start = {}, 0
+    for part in parts:
+        stream = pa.py_buffer(view[start : start + part.bytes])
+        table = pa.ipc.open_stream(stream).read_all()
+        if table.num_rows != part.rows or table.schema != _SCHEMAS[part.name]:
+            raise ValueError(f"the {part.name} are others than their head says")
+        tables[part.name] = table
+        start += part.bytes
+    if start != len(view):
+        raise ValueError("there are more of them than their head says")
+    return tables

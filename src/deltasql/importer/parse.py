@@ -1,0 +1,176 @@
+"""Read a range of versions from a log and fold it into one window, ready for the book."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from deltasql.catalog.bulk_rows import (
+    DOMAIN_SCHEMA,
+    TXN_SCHEMA,
+    VERSION_SCHEMA,
+    VersionWindow,
+)
+from deltasql.errors import MalformedActionError, SchemaError
+from deltasql.importer.commit_files import CommitFile
+from deltasql.importer.commit_rows import version_row
+from deltasql.importer.fetch import fetch_in_order
+from deltasql.importer.fold import Fold
+from deltasql.importer.rows import check_files, ending_rows, file_rows
+from deltasql.parity.events import EventCollector
+from deltasql.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+)
+from deltasql.protocol.commit_parts import decode_parts
+from deltasql.protocol.features import check_protocol, require_importable
+from deltasql.protocol.validate import check_metadata, check_vector
+from deltasql.storage.port import ObjectStore
+
+
+@dataclass(slots=True)
+class WindowReader:
+    """Collects versions in order; `window` gives what came together."""
+
+    source: str
+    lenient: bool = False
+    _rows: list[tuple[Any, ...]] = field(default_factory=list)
+    _fold: Fold = field(default_factory=Fold)
+    _txns: list[tuple[Any, ...]] = field(default_factory=list)
+    _domains: list[tuple[Any, ...]] = field(default_factory=list)
+    _changes: list[tuple[int, Metadata | Protocol]] = field(default_factory=list)
+    _events: EventCollector = field(default_factory=EventCollector)
+
+    def __post_init__(self) -> None:
+        """Pass the rule on."""
+        self._fold.lenient = self.lenient
+
+    def take(self, file: CommitFile, payload: bytes) -> None:
+        """Read one commit.
+
+        Raises:
+            MalformedActionError: names the version, the line, the byte and the reason.
+            UnsupportedFeatureError: names the features.
+        """
+        if not payload or payload.isspace():
+            raise MalformedActionError(
+                f"The commit {file.key} at {self.source} is empty.", version=file.version
+            )
+        parts = decode_parts(payload, version=file.version, lenient=self.lenient, schemaless=True)
+        self._others(file.version, parts.others)
+        _check_vectors(file.version, parts.adds, parts.removes)
+        self._events.take(file.version, parts.adds, parts.removes)
+        self._fold.apply(file.version, parts.adds, parts.removes)
+        self._rows.append(version_row(file, payload, parts))
+
+    def window(self) -> VersionWindow:
+        """Return the versions taken so far as one window."""
+        files, endings = file_rows(self._fold), ending_rows(self._fold)
+        check_files(files, "added_version")
+        check_files(endings, "ended_version")
+        return VersionWindow(
+            self._rows[0][0],
+            self._rows[-1][0],
+            table_of(self._rows, VERSION_SCHEMA),
+            files,
+            endings,
+            table_of(self._txns, TXN_SCHEMA),
+            table_of(self._domains, DOMAIN_SCHEMA),
+            self._events.table(),
+            tuple(self._changes),
+        )
+
+    def _others(self, version: int, actions: Sequence[Action]) -> None:
+        if len(actions) == 1 and type(actions[0]) is CommitInfo:
+            return
+        txns: dict[str, tuple[Any, ...]] = {}
+        domains: dict[str, tuple[Any, ...]] = {}
+        changes: dict[type, Metadata | Protocol] = {}
+        for action in actions:
+            match action:
+                case Txn(app_id=app):
+                    self._once(version, "txn", app in txns)
+                    txns[app] = (version, app, action.version, action.last_updated)
+                case DomainMetadata(domain=domain):
+                    self._once(version, "domainMetadata", domain in domains)
+                    domains[domain] = (version, domain, action.configuration, action.removed)
+                case Metadata() | Protocol():
+                    self._once(version, action.kind, type(action) in changes)
+                    check_change(action, version, self.source, lenient=self.lenient)
+                    changes[type(action)] = action
+        self._txns += txns.values()
+        self._domains += domains.values()
+        self._changes += [(version, change) for change in changes.values()]
+
+    def _once(self, version: int, kind: str, again: bool) -> None:
+        if again and not self.lenient:
+            raise MalformedActionError(
+                f"Version {version} of {self.source} has the same {kind} more than once.",
+                hint="The protocol forbids it; --lenient takes the last one.",
+                version=version,
+            )
+
+
+def check_change(action: Metadata | Protocol, version: int, source: str, *, lenient: bool) -> None:
+    """Refuse a protocol or metadata that we cannot go by.
+
+    Raises:
+        UnsupportedFeatureError: names the features.
+        MalformedActionError: says what is wrong.
+    """
+    if isinstance(action, Protocol):
+        require_importable(action, f"{source} at version {version}")
+        wrong = None if lenient else check_protocol(action)
+    else:
+        wrong = _wrong_metadata(action)
+    if wrong is not None:
+        raise MalformedActionError(
+            f"Version {version} of {source} is not valid: {wrong}.", version=version
+        )
+
+
+def _wrong_metadata(action: Metadata) -> str | None:
+    try:
+        return check_metadata(action)
+    except SchemaError as error:
+        return f"{error.message[:1].lower()}{error.message[1:].removesuffix('.')}"
+
+
+def read_window(
+    store: ObjectStore, files: Sequence[CommitFile], *, lenient: bool = False
+) -> VersionWindow:
+    """Fetch, parse and fold these commits.
+
+    Raises:
+        SourceChangedError: a commit is gone, or another than was listed.
+        MalformedActionError, UnsupportedFeatureError: see `WindowReader.take`.
+    """
+    reader = WindowReader(store.uri, lenient)
+    for file, payload in fetch_in_order(store, files):
+        reader.take(file, payload)
+    return reader.window()
+
+
+def _check_vectors(version: int, adds: Sequence[Add], removes: Sequence[Remove]) -> None:
+    vectored = [add for add in adds if add.deletion_vector is not None]
+    wrong = [check_vector(add) for add in vectored]
+    wrong += [check_vector(one) for one in removes if one.deletion_vector is not None]
+    reason = next(filter(None, wrong), None)
+    if reason is not None:
+        raise MalformedActionError(f"Version {version} is not valid: {reason}.", version=version)
+
+
+def table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    """Return rows as Arrow with this schema."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)

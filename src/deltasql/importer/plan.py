@@ -1,0 +1,246 @@
+"""What an import will read, decided from a listing alone: `ImportPlan`. Pure.
+
+Every commit that the log retains is history. A checkpoint is the ground of a history whose
+beginning is gone, or, with `checkpoint_only`, of one that is not wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from deltasql.errors import BadArgumentError, DeltaSqlError, ProtocolError
+from deltasql.importer import gaps
+from deltasql.importer.commit_files import CommitFiles, VersionRange
+from deltasql.importer.estimate import SQLITE, Counts, Estimate, Rates, Sizes, estimate
+from deltasql.importer.listing import Checkpoint, LogListing, sort_listing
+from deltasql.importer.plan_warnings import PlanWarning, WarningCode, corrupt_checkpoint
+from deltasql.importer.reach import Reach, Start, find_reach
+from deltasql.protocol.files import LogFile, LogFileKind, commit_key
+from deltasql.storage.port import ObjectInfo
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What of a log is wanted.
+
+    `lenient` accepts a hole before a usable checkpoint: the history begins behind it.
+    """
+
+    up_to_version: int | None = None
+    checkpoint_only: bool = False
+    lenient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """What will be imported: `first` to `head`, each version once.
+
+    `commits` is without a hole and ends at `head`. It begins at 0, or at the version of `base`,
+    whose state the checkpoint tells; where that version has no commit file, one version later.
+    `left_out` are versions that have a commit file and are not imported.
+    """
+
+    uri: str
+    first: int
+    head: int
+    commits: CommitFiles
+    base: Checkpoint | None
+    candidates: tuple[Checkpoint | None, ...]
+    left_out: tuple[VersionRange, ...]
+    warnings: tuple[PlanWarning, ...]
+    options: PlanOptions
+    listing: LogListing = field(repr=False)
+    refused: tuple[Checkpoint, ...] = ()
+
+    @property
+    def base_parts(self) -> tuple[LogFile, ...]:
+        """The files of the checkpoint that the history stands on; none if it begins at 0."""
+        return self.base.parts if self.base else ()
+
+    @property
+    def base_version(self) -> int | None:
+        """The version of the checkpoint that the history stands on."""
+        return self.base.version if self.base else None
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """All usable checkpoints up to the head, oldest first: also for validation."""
+        return tuple(c for c in self.listing.checkpoints if c.version <= self.head)
+
+    @property
+    def versions(self) -> int:
+        """How many versions will be imported."""
+        return self.head - self.first + 1
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether a deltasql catalog has left its marker beside the log."""
+        return self.listing.is_owned
+
+    @property
+    def json_bytes(self) -> int:
+        """The size of all commit files that will be read."""
+        return self.commits.bytes
+
+    @property
+    def base_bytes(self) -> int:
+        """The size of the checkpoint that will be read, with its share of the sidecars."""
+        if self.base is None:
+            return 0
+        if self.base.kind is not LogFileKind.V2:
+            return self.base.size
+        sharing = sum(one.kind is LogFileKind.V2 for one in self.listing.checkpoints)
+        return self.base.size + self.listing.sidecar_bytes // sharing
+
+    def estimate(self, counts: Counts | None = None, rates: Rates = SQLITE) -> Estimate:
+        """Return about how long the import will take and how big the database will become."""
+        return estimate(Sizes(len(self.commits), self.json_bytes, self.base_bytes), counts, rates)
+
+    def without_base(self, reason: str) -> ImportPlan:
+        """Return the plan on the next candidate, now that `base` proved corrupt.
+
+        Raises:
+            LogGapError, MalformedActionError: the log stands on nothing else.
+        """
+        if self.base is None:
+            raise BadArgumentError(f"The history of {self.uri} stands on no checkpoint.")
+        said = corrupt_checkpoint(
+            f"The checkpoint of version {self.base.version} is corrupt: {reason}", self.base.key
+        )
+        listing = replace(self.listing, warnings=(*self.listing.warnings, said))
+        try:
+            return plan_listing(listing, self.options, refused=(*self.refused, self.base))
+        except ProtocolError as error:  # what is left of the log does not tell what was wrong
+            raise type(error)(
+                f"{error.message.removesuffix('.')}; {said.message[0].lower()}{said.message[1:]}",
+                hint=error.advice,
+                **error.context,
+            ) from error
+
+
+def make_plan(
+    files: Iterable[ObjectInfo],
+    hint: bytes | None = None,
+    options: PlanOptions | None = None,
+    *,
+    uri: str = "",
+) -> ImportPlan:
+    """Return what an import of a log with these files will read.
+
+    Raises:
+        ObjectNotFoundError: nothing among them counts.
+        LogGapError, MalformedActionError: a version is missing or empty.
+        VersionNotFoundError: the wanted end cannot be reconstructed.
+    """
+    return plan_listing(sort_listing(files, hint, uri), options or PlanOptions())
+
+
+def plan_listing(
+    listing: LogListing, options: PlanOptions, *, refused: tuple[Checkpoint, ...] = ()
+) -> ImportPlan:
+    """Return what an import will read, standing on none of the checkpoints in `refused`."""
+    usable = [checkpoint for checkpoint in listing.checkpoints if checkpoint not in refused]
+    reach = find_reach(listing.commits, usable, _head(listing, options))
+    starts = _choose(reach, replace(listing, checkpoints=tuple(usable)), options)
+    start = starts[0]
+    left_out = reach.commits.between(0, start.version - 1).ranges()
+    return ImportPlan(
+        uri=listing.uri,
+        first=start.version,
+        head=reach.head,
+        # a checkpoint's own commit may be empty: it is not needed
+        commits=reach.filled.between(start.version, reach.head),
+        base=start.checkpoint,
+        candidates=tuple(other.checkpoint for other in starts[1:]),
+        left_out=left_out,
+        warnings=(*listing.warnings, *_remarks(reach, start, left_out, options)),
+        options=options,
+        listing=listing,
+        refused=refused,
+    )
+
+
+def _head(listing: LogListing, options: PlanOptions) -> int:
+    wanted = options.up_to_version
+    if wanted is not None and wanted < 0:
+        raise BadArgumentError(f"There is no version {wanted}: versions count from 0.")
+    return listing.head if wanted is None else min(wanted, listing.head)
+
+
+def _choose(reach: Reach, listing: LogListing, options: PlanOptions) -> tuple[Start, ...]:
+    """Return the starts to try, in order."""
+    leading, oldest = reach.to_head(), reach.oldest
+    if leading and options.checkpoint_only:
+        return tuple(sorted(leading, key=lambda start: (-start.version, not start.checkpoint)))
+    if leading and (options.lenient or (oldest and oldest.last >= reach.head)):
+        # version 0 itself cannot prove corrupt: then nothing else is to be tried
+        return leading if leading[0].checkpoint else leading[:1]
+    if options.lenient or options.checkpoint_only:  # earlier holes would have been accepted
+        oldest = max(reach.starts, key=lambda start: start.last, default=None)
+    raise _refusal(reach, oldest, listing)
+
+
+def _refusal(reach: Reach, start: Start | None, listing: LogListing) -> DeltaSqlError:
+    if start is not None and (reach.commits or reach.head == listing.head):
+        return gaps.broken(reach, start, listing.uri)
+    if reach.head < listing.head:
+        whole = find_reach(listing.commits, listing.checkpoints, listing.head)
+        return gaps.out_of_reach(reach.head, whole, listing.uri)
+    return gaps.baseless(reach, listing.uri)
+
+
+def _remarks(
+    reach: Reach, start: Start, left_out: tuple[VersionRange, ...], want: PlanOptions
+) -> Iterator[PlanWarning]:
+    if want.up_to_version is not None and want.up_to_version > reach.head:
+        yield PlanWarning(
+            WarningCode.UP_TO_ABOVE_HEAD,
+            f"The log ends at version {reach.head}, before version {want.up_to_version}.",
+        )
+    orphans = [other for other in reach.starts if other.version < reach.edge]
+    if orphans:
+        yield PlanWarning(
+            WarningCode.ORPHAN_CHECKPOINT,
+            f"No commit follows the checkpoint of version {orphans[-1].version}, which is older "
+            "than all commits.",
+            orphans[-1].checkpoint.key if orphans[-1].checkpoint else None,
+            len(orphans),
+        )
+    if want.checkpoint_only and start.checkpoint is None:
+        yield PlanWarning(
+            WarningCode.NO_CHECKPOINT,
+            "There is no checkpoint to begin with: the whole history is imported.",
+        )
+    if reach.filled.find(start.version) is None:
+        yield _without_commit(reach, start.version)
+    if left_out:
+        yield _left_out(reach, start.version, left_out, want)
+
+
+def _without_commit(reach: Reach, version: int) -> PlanWarning:
+    key = commit_key(version)
+    if reach.commits.find(version) is None:
+        code, state = WarningCode.NO_COMMIT_FILE, "has no commit file"
+    else:
+        code, state = WarningCode.EMPTY_COMMIT, "has an empty commit file"
+    return PlanWarning(code, f"Version {version} {state}; only its checkpoint is imported.", key)
+
+
+def _left_out(
+    reach: Reach, first: int, spans: tuple[VersionRange, ...], want: PlanOptions
+) -> PlanWarning:
+    count = sum(len(span) for span in spans)
+    told = f"{gaps.listed(spans)} {'are' if count > 1 else 'is'}"
+    key = commit_key(spans[0].first)
+    if want.checkpoint_only:
+        text = f"{told} not imported: the history begins at version {first}."
+        return PlanWarning(WarningCode.HISTORY_SKIPPED, text, key, count)
+    oldest, hole = reach.oldest, ""
+    if oldest and oldest.last < reach.head:
+        hole = f"version {oldest.last + 1} is missing or empty"
+    text = (
+        f"{told} not imported: {hole or 'no checkpoint stands before'}, and the "
+        f"history begins at version {first}."
+    )
+    return PlanWarning(WarningCode.UNREACHABLE_VERSIONS, text, key, count)
