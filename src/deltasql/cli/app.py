@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,19 @@ class App:
         settings = self.settings()
         return deltasql.connect(_named(settings), settings=settings, sink=sink)
 
+    def look(self) -> AbstractContextManager[Catalog]:
+        """Return the catalog to look at; where there is none, an empty one that goes again."""
+        from deltasql.client.import_face import catalog_to_look_at
+
+        settings = self.settings()
+        return catalog_to_look_at(_named(settings), self.catalog_uri(), settings)
+
+    def has_catalog(self) -> bool:
+        """Tell whether the catalog is there, without making it."""
+        from deltasql.client.import_face import has_catalog
+
+        return has_catalog(self.catalog_uri())
+
     def table_name(self, name: str | None) -> str:
         """Return the table that the argument or the URI names."""
         found = name or self.catalog_uri().table
@@ -78,7 +92,10 @@ class App:
         if is_sure:
             return
         if not sys.stdin.isatty():
-            raise BadArgumentError(f"{question} Pass --yes to answer yes.")
+            raise BadArgumentError(
+                f"{question} Pass --yes to answer yes.",
+                hint="Nothing was done: there is no terminal to ask on.",
+            )
         if not click.confirm(question, err=True):
             self.out.note("Nothing was done.")
             raise click.exceptions.Exit(1)

@@ -36,6 +36,9 @@ dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Tell what would be done, and do nothing."
 )
 yes_option = click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+follow_option = click.option(
+    "--follow", is_flag=True, help="Bring a read-only import to the head of its log first."
+)
 where_option = click.option("--where", metavar="FILTER", help="Only what this filter matches.")
 
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltasql.cli.app import App, command, pass_app
-from deltasql.cli.arguments import at_options, check_at, table_argument, where_option
+from deltasql.cli.arguments import (
+    at_options,
+    check_at,
+    follow_option,
+    table_argument,
+    where_option,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,11 +31,12 @@ _CHANGES = ["version", "change", "path", "size", "num_records"]
 @command(example="deltasql history orders --limit 5")
 @table_argument
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many, the newest first.")
+@follow_option
 @pass_app
-def history(app: App, table: str | None, limit: int | None) -> None:
+def history(app: App, *, table: str | None, limit: int | None, follow: bool) -> None:
     """List a table's versions: who did what, and when."""
     with app.connect() as catalog:
-        entries = catalog.table(app.table_name(table)).history(limit=limit)
+        entries = catalog.table(app.table_name(table), follow=follow).history(limit=limit)
     from deltasql.client.times import from_ms
 
     rows = [asdict(entry) | {"committed_at": from_ms(entry.committed_at)} for entry in entries]
@@ -39,11 +46,12 @@ def history(app: App, table: str | None, limit: int | None) -> None:
 
 @command(example="deltasql show orders")
 @table_argument
+@follow_option
 @pass_app
-def show(app: App, table: str | None) -> None:
+def show(app: App, *, table: str | None, follow: bool) -> None:
     """Describe a table: state, schema, properties."""
     with app.connect() as catalog:
-        found = catalog.table(app.table_name(table))
+        found = catalog.table(app.table_name(table), follow=follow)
         columns = [
             {"name": field.name, "type": field.type.name, "nullable": field.nullable}
             for field in found.schema.fields
@@ -55,6 +63,7 @@ def show(app: App, table: str | None) -> None:
 @table_argument
 @where_option
 @at_options
+@follow_option
 @pass_app
 def files(
     app: App,
@@ -63,6 +72,7 @@ def files(
     where: str | None,
     version: int | None,
     timestamp: datetime | None,
+    follow: bool,
 ) -> None:
     """List the data files of a table.
 
@@ -70,7 +80,7 @@ def files(
     """
     check_at(version, timestamp)
     with app.connect() as catalog:
-        found = catalog.table(app.table_name(table))
+        found = catalog.table(app.table_name(table), follow=follow)
         listed = found.snapshot(version=version, timestamp=timestamp, where=where).files()
     app.out.rows(map(_with_values, listed.to_pylist()), _FILES)
 
@@ -86,6 +96,7 @@ def _with_values(row: dict[str, Any]) -> dict[str, Any]:
 @click.option("--columns", metavar="A,B", help="Only these columns.")
 @where_option
 @at_options
+@follow_option
 @pass_app
 def sample(
     app: App,
@@ -96,12 +107,13 @@ def sample(
     where: str | None,
     version: int | None,
     timestamp: datetime | None,
+    follow: bool,
 ) -> None:
     """Print some rows of a table."""
     check_at(version, timestamp)
     names = columns.split(",") if columns else None
     with app.connect() as catalog:
-        found = catalog.table(app.table_name(table))
+        found = catalog.table(app.table_name(table), follow=follow)
         scan = found.scan(columns=names, where=where, version=version, timestamp=timestamp)
         rows = _first_rows(scan, limit)
     app.out.rows(rows.to_pylist(), rows.column_names)
@@ -124,12 +136,13 @@ def _first_rows(scan: Scan, limit: int) -> pa.Table:
 @click.argument("table")
 @click.argument("first", type=click.IntRange(min=0))
 @click.argument("last", type=click.IntRange(min=0))
+@follow_option
 @pass_app
-def diff(app: App, table: str, first: int, last: int) -> None:
+def diff(app: App, *, table: str, first: int, last: int, follow: bool) -> None:
     """List the files that came and went between two versions.
 
     Counted are the changes after FIRST, up to and including LAST.
     """
     with app.connect() as catalog:
-        changes = catalog.table(table).changes(first, last)
+        changes = catalog.table(table, follow=follow).changes(first, last)
     app.out.rows([asdict(change) for change in changes], _CHANGES)

@@ -9,6 +9,7 @@ import importlib
 import re
 import sys
 import traceback
+from keyword import iskeyword
 from typing import Final, NoReturn, cast
 
 import click
@@ -24,8 +25,9 @@ COMMANDS: Final = {
     "compact": ("change", "Rewrite a table's small files into larger ones."),
     "completion": ("shell", "Print the completion script of a shell."),
     "create": ("tables", "Create a table."),
+    "cutover": ("imports", "Let SQL take over the log of an imported table."),
     "db": ("admin", "Create, migrate or look at the catalog's database."),
-    "demo": ("demo", "Show two tables, one transaction and four readers in a folder."),
+    "demo": ("demo", "Take a legacy table over, damage its log, repair it: the whole way."),
     "detach": ("change", "Give a table back to ordinary Delta writers."),
     "diff": ("inspect", "List the files that came and went between two versions."),
     "doctor": ("doctor", "Check the installation, the configuration and the catalog."),
@@ -33,6 +35,7 @@ COMMANDS: Final = {
     "files": ("inspect", "List the data files of a table."),
     "fsck": ("mirror", "Compare the log with SQL, for one table or all."),
     "history": ("inspect", "List a table's versions: who did what, and when."),
+    "import": ("imports", "Import existing Delta tables with their history."),
     "mirror": ("mirror", "Look after the logs: run the worker, verify, repair, pause."),
     "recover": ("mirror", "Bring SQL and the logs together after a loss or a restore."),
     "rename": ("tables", "Give a table another name."),
@@ -59,7 +62,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"deltasql.cli.{COMMANDS[cmd_name][0]}")
-        return cast("click.Command", getattr(module, cmd_name))
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        return cast("click.Command", getattr(module, name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands without importing any."""

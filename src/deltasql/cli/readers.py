@@ -14,11 +14,12 @@ from typing import Any, Final
 from deltasql.errors import MissingExtraError
 
 Count = tuple[int, Decimal]
+Read = Callable[[str], Count]
 
 
 def read_deltalake(location: str) -> Count:
     """Read with delta-rs."""
-    _need("deltalake")
+    need("deltalake")
     import deltalake
     import pyarrow as pa
 
@@ -31,7 +32,7 @@ def read_deltalake(location: str) -> Count:
 
 def read_polars(location: str) -> Count:
     """Read with Polars."""
-    _need("polars", "deltalake")
+    need("polars", "deltalake")
     import polars as pl
 
     columns = pl.len().alias("rows"), pl.col("amount").sum()
@@ -41,7 +42,7 @@ def read_polars(location: str) -> Count:
 
 def read_duckdb(location: str) -> Count:
     """Read with DuckDB and its delta extension, from the wheel of the extension."""
-    _need("duckdb", "duckdb_extension_delta")
+    need("duckdb", "duckdb_extension_delta")
     import duckdb
 
     with duckdb.connect() as connection:
@@ -51,17 +52,23 @@ def read_duckdb(location: str) -> Count:
     return int(rows[0]), _exact(rows[1])
 
 
-READERS: Final[dict[str, Callable[[str], Count]]] = {
+READERS: Final[dict[str, Read]] = {
     "deltalake": read_deltalake,
     "polars": read_polars,
     "duckdb": read_duckdb,
 }
 
 
-def _need(*packages: str) -> None:
+def need(*packages: str) -> None:
+    """Make sure that packages are there.
+
+    Raises:
+        MissingExtraError: names the one that is not.
+    """
     for package in packages:
         if importlib.util.find_spec(package) is None:
-            raise MissingExtraError(f"{package} is not installed.", package=package)
+            hint = 'Run `pip install "deltasql[demo]"`.'
+            raise MissingExtraError(f"{package} is not installed.", hint=hint, package=package)
 
 
 def _extension() -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from deltasql.cli.app import App, command, parse_pairs, pass_app
@@ -12,7 +14,10 @@ from deltasql.cli.arguments import (
     table_argument,
     yes_option,
 )
-from deltasql.errors import BadArgumentError
+from deltasql.errors import BadArgumentError, TableNotFoundError
+
+if TYPE_CHECKING:
+    from deltasql.client.catalog import Catalog, TableInfo
 
 
 @command(example="deltasql tables -o json")
@@ -30,7 +35,14 @@ def tables(app: App) -> None:
             }
             for info in catalog.tables()
         ]
+        unfinished = catalog.unfinished_imports()
     app.out.rows(rows, ["name", "version", "state", "location"])
+    if unfinished:
+        names = ", ".join(f"{info.name} (at version {info.version})" for info in unfinished)
+        app.out.note(
+            f"Not ended: the import of {names}. `deltasql import … --resume` ends it, "
+            "`deltasql drop` takes it back."
+        )
 
 
 @command(
@@ -98,21 +110,32 @@ def rename(app: App, old: str, new: str) -> None:
 
 @command(example="deltasql drop orders --purge --yes")
 @table_argument
+@click.option("--keep-data", is_flag=True, help="Keep the files and the log.  [default]")
 @click.option("--purge", is_flag=True, help="Delete the table's files and log too.")
 @click.option("--force", is_flag=True, help="Also when the log has not followed SQL to the end.")
 @yes_option
 @dry_run_option
 @pass_app
 def drop(
-    app: App, *, table: str | None, purge: bool, force: bool, is_sure: bool, dry_run: bool
+    app: App,
+    *,
+    table: str | None,
+    keep_data: bool,
+    purge: bool,
+    force: bool,
+    is_sure: bool,
+    dry_run: bool,
 ) -> None:
     """Remove a table from the catalog.
 
-    Its files and its log stay, unless --purge is given: that cannot be undone.
+    Its files and its log stay, unless --purge is given: that cannot be undone. An import that was
+    not cut over is taken back: its rows go, its source stays as it is.
     """
+    if keep_data and purge:
+        raise BadArgumentError("Give --keep-data or --purge, not both.")
     name = app.table_name(table)
     with app.connect() as catalog:
-        found = catalog.table(name)
+        found = _find(catalog, name)
         facts = {"table": name, "location": found.location, "version": found.version}
         if dry_run:
             kept = "deleted" if purge else "kept"
@@ -122,3 +145,12 @@ def drop(
             app.confirm(f"Delete {name} and all files in {found.location}?", is_sure=is_sure)
         catalog.drop(name, purge=purge, force=force)
     app.out.done(f"{name} was dropped.", facts)
+
+
+def _find(catalog: Catalog, name: str) -> TableInfo:
+    """Return a table, also one whose import has not ended."""
+    known = [*catalog.tables(), *catalog.unfinished_imports()]
+    found = next((info for info in known if info.name == name), None)
+    if found is None:
+        raise TableNotFoundError(f"There is no table {name!r}.", table=name)
+    return found

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from deltasql.catalog import migrations
 from deltasql.catalog.catalog import check_name
 from deltasql.catalog.commit_request import CommitRequest
 from deltasql.catalog.commits import NewTable
+from deltasql.catalog.copies import COPIES
 from deltasql.catalog.forgetting import ForgetPlan, Forgetting
 from deltasql.catalog.neighbours import Place, neighbours_keys
 from deltasql.catalog.rows import TableRow, TableState, split_name
@@ -22,12 +23,20 @@ from deltasql.client.purge import delete_objects
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions
 from deltasql.client.table import Table
+from deltasql.client.take_back import take_back
 from deltasql.client.transaction import Transaction
 from deltasql.errors import MirrorLagError, TableExistsError, TableStateError
 from deltasql.protocol.conflicts import ReadSet
 from deltasql.protocol.properties import read_interval
 from deltasql.storage.location import parse_location
 from deltasql.storage.resolve import canonical_location, location_key
+
+if TYPE_CHECKING:
+    from deltasql.client.engines import EngineKind
+    from deltasql.client.import_desk import ImportDesk
+    from deltasql.client.imports import Imported
+    from deltasql.importer.cutover import CutOver
+    from deltasql.importer.progress import Observer
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +69,28 @@ class Catalog:
         return self._session.book.new_epoch()
 
     def tables(self) -> list[TableInfo]:
-        """Return all tables, by name."""
-        return [_info(row) for row in self._session.book.tables()]
+        """Return all tables that can be read, by name."""
+        rows = self._session.book.tables()
+        return [_info(row) for row in rows if row.state is not TableState.IMPORTING]
 
-    def table(self, name: str) -> Table:
+    def unfinished_imports(self) -> list[TableInfo]:
+        """Return the tables whose import runs now, or has died and waits to be ended."""
+        rows = self._session.book.tables()
+        return [_info(row) for row in rows if row.state is TableState.IMPORTING]
+
+    def table(self, name: str, *, follow: bool = False) -> Table:
         """Return a table by its name, or by `namespace.name`.
+
+        With `follow`, a read-only import is first brought to the head of its log.
 
         Raises:
             TableNotFoundError: there is none.
+            TableStateError: its import has not ended.
         """
-        return Table(self._session, self._session.book.table(name))
+        found = Table(self._session, require_visible(self._session.book.table(name)))
+        if follow:
+            found.follow()
+        return found
 
     def create_table(
         self,
@@ -103,6 +124,49 @@ class Catalog:
                 raise
             return Table(self._session, found)
 
+    def import_table(
+        self,
+        source: str,
+        name: str | None = None,
+        *,
+        engine: EngineKind = "auto",
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        on_progress: Observer | None = None,
+        **options: Any,
+    ) -> Imported:
+        """Bring an existing Delta table under SQL, with its history; it is read-only then.
+
+        Options are those of ImportOptions: up_to_version, checkpoint_only, lenient, resume, force.
+        Without a name the table is called after its folder.
+
+        Raises:
+            TableExistsError, NotResumableError: the target does not fit.
+            LogGapError, MalformedActionError, UnsupportedFeatureError: the log cannot be imported;
+                whole versions before the fault stay for `resume`.
+        """
+        from deltasql.client.import_call import ImportCall  # noqa: PLC0415 (pyarrow)
+
+        call = ImportCall(engine, master, conf or {}, on_progress)
+        return call.run(self._session, source, name, options)
+
+    @property
+    def imports(self) -> ImportDesk:
+        """Where imports are planned, run and compared step by step."""
+        from deltasql.client.import_desk import ImportDesk  # noqa: PLC0415 (pyarrow)
+
+        return ImportDesk(self._session)
+
+    def cutover(self, name: str, *, fence: bool = True) -> CutOver:
+        """Let SQL take over the log of an imported table: from then on it takes commits.
+
+        Raises:
+            CutoverError: the import is behind the log, or others are always faster.
+        """
+        from deltasql.client.cutover import cut_over  # noqa: PLC0415 (pyarrow)
+
+        return cut_over(self._session, name, fence=fence)
+
     def rename(self, old: str, new: str) -> None:
         """Give a table another name; nothing else changes."""
         self._session.book.rename(old, new)
@@ -110,11 +174,22 @@ class Catalog:
     def drop(self, name: str, *, purge: bool = False, force: bool = False) -> None:
         """Take a table out of the catalog; its files and its log stay, unless `purge`.
 
+        An import that was never cut over is taken back: its rows go, its source stays as it is.
+
         Raises:
             MirrorLagError: commits have not reached the log, which will be all that is left;
                 `force` drops them from SQL all the same.
         """
         row = self._session.book.table(name)
+        if row.state in COPIES:
+            take_back(self._session, row, purge=purge)
+            return
+        if purge and row.state is TableState.DETACHED:
+            raise TableStateError(
+                f"Table {row.full_name} was detached: its files belong to a log that others write.",
+                hint="Drop it without --purge: the log stays as it is.",
+                table=row.full_name,
+            )
         if not purge and not force and row.mirrored_through < row.current_version:
             self._session.engine.catch_up(row.table_id, seconds=10.0)
             row = self._session.book.table(name)
@@ -226,6 +301,23 @@ class Catalog:
                     "other.",
                     table=row.full_name,
                 )
+
+
+def require_visible(row: TableRow) -> TableRow:
+    """Return the row of a table that can be read.
+
+    Raises:
+        TableStateError: its import has not ended.
+    """
+    if row.state is TableState.IMPORTING:
+        raise TableStateError(
+            f"Table {row.full_name} is being imported: it has come to version "
+            f"{row.current_version}.",
+            hint="If the import has died, end it with `deltasql import --resume`, or take it back "
+            f"with `deltasql drop {row.full_name}`.",
+            table=row.full_name,
+        )
+    return row
 
 
 def _info(row: TableRow) -> TableInfo:

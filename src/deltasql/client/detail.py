@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from deltasql.catalog.rebased import renumberings
+from deltasql.catalog.rows import TableRow
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.session import Session
 from deltasql.client.times import from_ms
 from deltasql.protocol.features import is_fenced, reader_features, writer_features
+
+_IMPORT = (
+    "source_uri",
+    "last_imported_version",
+    "import_timestamp",
+    "validation",
+    "validated_version",
+    "cut_over_at",
+)
 
 
 def table_detail(session: Session, snapshot: Snapshot) -> dict[str, Any]:
@@ -36,7 +46,14 @@ def table_detail(session: Session, snapshot: Snapshot) -> dict[str, Any]:
         "properties": dict(sorted(metadata.configuration.items())),
         "renumberings": renumberings(row.properties),
         "mirror": mirror_detail(session, row.table_id),
+        "import": import_detail(row),
     }
+
+
+def import_detail(row: TableRow) -> dict[str, Any] | None:
+    """Return where an imported table came from and what its validation said; else None."""
+    noted = row.properties.get("import_metadata")
+    return None if noted is None else {key: noted.get(key) for key in _IMPORT}
 
 
 def mirror_detail(session: Session, table_id: str) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from deltasql.catalog.copies import require_own_log
+from deltasql.catalog.rows import TableRow
 from deltasql.client.detail import mirror_detail
 from deltasql.client.session import Session
 from deltasql.client.worker import health_of, make_reconciler
@@ -50,7 +52,7 @@ class Mirror:
             CheckpointError: the version is not in the log, or the file did not come out right.
         """
         session = self._session
-        row = session.book.table(name)
+        row = self._own(name)
         wanted = row.mirrored_through if version is None else version
         codec = session.settings_of(row).mirror.checkpoint_codec
         deadline = time.monotonic() + _WAIT_S
@@ -62,7 +64,7 @@ class Mirror:
 
     def verify(self, name: str) -> list[Finding]:
         """Return how a table's log differs from SQL; an empty list means that they are equal."""
-        return self._repair().verify(self._session.book.table(name))
+        return self._repair().verify(self._own(name))
 
     def repair(
         self,
@@ -81,7 +83,7 @@ class Mirror:
         Raises:
             RebaseError: a commit of SQL cannot stand above the foreign ones; nothing was changed.
         """
-        row = self._session.book.table(name)
+        row = self._own(name)
         done = self._repair().repair(
             row, version=version, replace=replace, adopt=adopt, dry_run=dry_run
         )
@@ -96,7 +98,7 @@ class Mirror:
             CheckpointError: the checkpoint that must cover them is not right; nothing went.
         """
         session = self._session
-        row = session.book.table(name)
+        row = self._own(name)
         cleanup = LogCleanup(
             session.book,
             session.store_of,
@@ -119,7 +121,7 @@ class Mirror:
         """
         session = self._session
         recovery = Recovery(session.book, session.engine, session.book.adopter())
-        recovered = recovery.recover(session.book.table(name))
+        recovered = recovery.recover(self._own(name))
         if recovered.put and session.book.table(name).log_floor > 0:
             self.checkpoint(name)  # a log that does not begin at 0 is read from a checkpoint
         return recovered
@@ -162,6 +164,10 @@ class Mirror:
     def reconciler(self, config: ReconciliationConfig | None = None) -> MirrorReconciler:
         """Return a reconciler over this catalog, set up as the settings say."""
         return make_reconciler(self._session, self._repair(), config)
+
+    def _own(self, name: str) -> TableRow:
+        """Return a table whose log is the catalog's own: others' logs are only read."""
+        return require_own_log(self._session.book.table(name))
 
     def _repair(self) -> MirrorRepair:
         session = self._session

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from deltasql.catalog.catalog import check_name
 from deltasql.catalog.checkpoint_source import CheckpointSource
 from deltasql.catalog.commits import NewTable
-from deltasql.catalog.rows import split_name
+from deltasql.catalog.rows import TableState, split_name
 from deltasql.client.session import Session
 from deltasql.crash import crash_point
 from deltasql.errors import CheckpointError, OwnershipError, StorageUnavailableError
-from deltasql.importer.rebuild import rebuild
+from deltasql.importer.engine import LocalEngine
+from deltasql.importer.load import Loader
+from deltasql.importer.plan import ImportPlan, PlanOptions
+from deltasql.importer.read_plan import read_plan
+from deltasql.importer.tasks import LogReader
 from deltasql.log.checkpoint import CheckpointWriter
 from deltasql.log.owner import OWNER_KEY, Owner, encode_owner, read_owner
 from deltasql.log.reader import read_rules
@@ -23,6 +27,9 @@ from deltasql.protocol.features import is_fenced
 from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind
 from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import canonical_location, location_key
+
+# A log that others have cut or broken is worth all that can still be read of it.
+_WHATEVER_IS_LEFT = PlanOptions(lenient=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +60,28 @@ def rebuild_table(session: Session, name: str, location: str) -> Rebuilt:
     table_id = _known_id(store) or session.new_id()
     identity = session.book.identity
     new = NewTable(table_id, namespace, short, place, location_key(place))
-    importing = session.book.importing()
     store.put(OWNER_KEY, encode_owner(Owner(identity.catalog_id, identity.epoch, table_id)))
     crash_point("after-take-over")
-    past = rebuild(importing, store, new, now=session.now_ms())
+    plan = _load(session, store, new)
     session.engine.ownership.forget(table_id)
-    _record_checkpoints(session, table_id, past.first)
-    return Rebuilt(name, past.first, past.last, past.unreachable, _words(past.first))
+    _record_checkpoints(session, table_id, plan.first)
+    unreachable = sum(len(span) for span in plan.left_out)
+    return Rebuilt(name, plan.first, plan.head, unreachable, _words(plan.first))
+
+
+def _load(session: Session, store: ObjectStore, new: NewTable) -> ImportPlan:
+    """Load all that the log holds; somebody who had not noticed yet may put one more meanwhile."""
+    importing = session.book.importing()
+    loader = Loader(importing, LocalEngine(), session.now_ms)
+    plan = read_plan(store, _WHATEVER_IS_LEFT)
+    row = importing.begin(new, plan.first)
+    while row.current_version < plan.head:
+        loader.load(plan, row, store, LogReader(lambda: store, lenient=True))
+        row = session.book.table_by_id(new.table_id)
+        plan = read_plan(store, _WHATEVER_IS_LEFT)
+    importing.index(new.table_id)
+    importing.finish(new.table_id, TableState.ACTIVE)
+    return plan
 
 
 def _known_id(store: ObjectStore) -> str | None:

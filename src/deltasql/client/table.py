@@ -20,13 +20,10 @@ from deltasql.client.scan import Scan, columns_or_none
 from deltasql.client.schema_changes import SchemaMode
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions, StagedTable, to_actions
+from deltasql.client.take_back import let_go
 from deltasql.client.times import to_ms
-from deltasql.errors import (
-    BadArgumentError,
-    CommitConflictError,
-    MirrorLagError,
-    TableStateError,
-)
+from deltasql.client.waiting import complete_log, wait_mirrored
+from deltasql.errors import BadArgumentError, CommitConflictError, TableStateError
 from deltasql.events import SnapshotOpened
 from deltasql.protocol.actions import Action, Add, Metadata, Protocol
 from deltasql.protocol.schema import StructField, StructType
@@ -246,17 +243,32 @@ class Table:
 
         return vacuum_with(self._session, self.refresh(), options, dry_run=dry_run)
 
+    def follow(self) -> int:
+        """Bring a read-only import to the head of its log and return the version.
+
+        Raises:
+            NotResumableError: the log is no longer the one that was imported.
+        """
+        from deltasql.client.import_face import follow  # noqa: PLC0415 (pyarrow)
+
+        self._row = follow(self._session, self.refresh())
+        return self._row.current_version
+
     def detach(self) -> int:
         """End deltasql's hold: the log becomes complete and unfenced, any Delta writer may go on.
+
+        The log of a read-only import was never ours: the table is let go without a commit.
 
         Raises:
             MirrorLagError: the log could not be completed; nothing was changed.
         """
-        self._complete_log()
+        if self.refresh().state is TableState.READ_ONLY:
+            return let_go(self._session, self._row)
+        complete_log(self._session, self.table_id, self.version)
         snapshot = self.snapshot()
         planned = plans.plan_detach(snapshot)
         version = self._commit_planned(snapshot, planned, _NOTHING, TableState.DETACHED)
-        self._complete_log()
+        complete_log(self._session, self.table_id, self.version)
         return version
 
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
@@ -279,24 +291,7 @@ class Table:
             MirrorLagError: it did not get there in time; the commit is safe in SQL.
         """
         wanted = self.version if version is None else version
-        deadline = time.monotonic() + timeout
-        while self.refresh().mirrored_through < wanted:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise MirrorLagError(
-                    f"Table {self._row.full_name}: the log is at {self._row.mirrored_through}, "
-                    f"not yet at {wanted}.",
-                    table=self._row.full_name,
-                    version=wanted,
-                )
-            result = self._session.engine.catch_up(self.table_id, seconds=left)
-            if result.error is not None:
-                time.sleep(min(0.1, max(left, 0.0)))
-
-    def _complete_log(self) -> None:
-        wanted = self.version
-        deadline = self._session.settings.mirror.inline_deadline.total_seconds() * 5
-        self.wait_mirrored(wanted, timeout=max(deadline, 10.0))
+        wait_mirrored(self._session, self.table_id, wanted, timeout)
 
     def _plan_restore(
         self, now: Snapshot, old: Snapshot, parameters: Mapping[str, str]

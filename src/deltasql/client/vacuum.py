@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deltasql.catalog.copies import require_own_log
 from deltasql.catalog.rows import TableRow
 from deltasql.catalog.vacuum_book import VacuumBook
 from deltasql.client.session import Session
@@ -33,6 +34,7 @@ def vacuum_with(
     session: Session, row: TableRow, given: Mapping[str, Any], *, dry_run: bool
 ) -> VacuumReport:
     """Delete what nothing needs, or only tell it; `given` are fields of VacuumOptions."""
+    require_own_log(row)
     options = VacuumOptions(**given)
     leases = session.checkpointer.leases
     vacuum = Vacuum(

@@ -1,0 +1,80 @@
+"""Spark in the demo: the import runs on it, and it reads the table at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltasql.cli.readers import Count
+from deltasql.errors import MissingExtraError
+from deltasql.spark.session import available, import_session
+
+if TYPE_CHECKING:
+    from deltasql.client.engines import EngineKind
+    from deltasql.client.table import Table
+    from deltasql.spark.session import ImportSession
+
+_MASTER = "local[2]"
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # by default it replays a log of ten lines in fifty tasks
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+_MISSING = "Spark is not installed (pip install 'deltasql[spark]'): this process did the work."
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSpark:
+    """A session for the whole demo, or none where there is no Spark."""
+
+    session: ImportSession | None
+    has_delta: bool
+
+    @classmethod
+    @contextmanager
+    def start(cls, jars: str | None) -> Iterator[DemoSpark]:
+        """Start Spark if it is here, with Delta's jars if they are given."""
+        if not available():
+            yield cls(None, has_delta=False)
+            return
+        found = sorted(str(jar) for jar in Path(jars).glob("*.jar")) if jars else []
+        conf = {"spark.jars": ",".join(found), **_DELTA} if found else {}
+        session = import_session(_MASTER, {**conf, "spark.sql.shuffle.partitions": "2"})
+        try:
+            yield cls(session, has_delta=bool(found))
+        finally:
+            session.close()
+
+    @property
+    def engine(self) -> EngineKind:
+        """On what the import runs."""
+        return "local" if self.session is None else "spark"
+
+    @property
+    def note(self) -> str:
+        """What is to be said about it."""
+        return _MISSING if self.session is None else ""
+
+    def read(self, place: str, table: Table) -> Count:
+        """Count with Spark: by Delta's own reader, or the files that SQL lists.
+
+        Raises:
+            MissingExtraError: there is no Spark.
+        """
+        if self.session is None:
+            raise MissingExtraError("Spark is not installed.")
+        spark = self.session.spark
+        if self.has_delta:
+            frame: Any = spark.read.format("delta").load(place)
+        else:
+            paths = table.snapshot().files(columns=("path",))["path"].to_pylist()
+            frame = spark.read.option("basePath", place).parquet(
+                *(f"{place}/{path}" for path in paths)
+            )
+        [found] = frame.selectExpr("count(*) as number", "sum(amount) as total").collect()
+        return int(found["number"]), Decimal(str(found["total"] or 0))

@@ -1,0 +1,60 @@
+"""Let SQL take over the log of an imported table."""
+
+from __future__ import annotations
+
+from deltasql.catalog.rows import TableRow
+from deltasql.client.imports import ImportOptions, TableImport
+from deltasql.client.session import Session
+from deltasql.client.validate import Verdict, verdict_of
+from deltasql.errors import ImportDifferenceError, UnsafeStoreError
+from deltasql.importer.cutover import CutOver, Cutover
+from deltasql.importer.inheritance import inherit
+from deltasql.storage.selfcheck import StoreVerdict, check_conditional_put
+
+
+def cut_over(session: Session, name: str, *, fence: bool = True) -> CutOver:
+    """Take over the log of a table; from then on it takes commits through SQL only.
+
+    Raises:
+        ImportDifferenceError: the import is not what its log says, and nobody has accepted that.
+        CutoverError: the import is behind the log, or others are always faster.
+        UnsafeStoreError: the store ignores the conditions that decide the race.
+    """
+    row = _require_equal(session.book.table(name))
+    store = session.store_of(row)
+    if check_conditional_put(store, session.new_id()) is StoreVerdict.IGNORES:
+        raise UnsafeStoreError(
+            f"The store of {store.uri} ignores conditions: the log cannot be taken over safely."
+        )
+
+    def catch_up() -> TableRow:
+        options = ImportOptions(resume=True)
+        return _require_equal(TableImport(session, row.location, name, options).run().row)
+
+    inherit(session.book.database, row, store)
+    done = Cutover(
+        session.book,
+        store,
+        catch_up,
+        session.new_id,
+        session.now_ms,
+        fence=fence,
+        committer=session.committer,
+    ).run(row)
+    # once more: a writer that was faster may have left more
+    inherit(session.book.database, done.row, store)
+    session.engine.ownership.forget(row.table_id)
+    return done
+
+
+def _require_equal(row: TableRow) -> TableRow:
+    """Return the row of a table that is what its log says, as far as anybody has looked."""
+    if verdict_of(row) is Verdict.DIFFERENT:
+        again = f"`deltasql import {row.location} --name {row.full_name} --validate-only`"
+        raise ImportDifferenceError(
+            f"The import of {row.full_name} differs from its log; it cannot be cut over.",
+            hint=f"{again} shows the differences; with --accept-differences it accepts them. "
+            "--force imports the table again.",
+            table=row.full_name,
+        )
+    return row

@@ -1,0 +1,185 @@
+"""Where an import goes: a new table, one that was begun, or one that it replaces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from deltasql.catalog.commits import NewTable
+from deltasql.catalog.cutover import noted_claim
+from deltasql.catalog.rows import TableRow, TableState
+from deltasql.client.session import Session
+from deltasql.errors import (
+    NotResumableError,
+    ObjectNotFoundError,
+    OwnershipError,
+    TableExistsError,
+    TableNotFoundError,
+)
+from deltasql.importer.plan import ImportPlan
+from deltasql.log.owner import read_owner
+from deltasql.log.reader import read_rules
+from deltasql.log.segment import read_segment
+from deltasql.protocol.codec import digest
+from deltasql.protocol.files import commit_key
+from deltasql.storage.port import ObjectStore
+
+if TYPE_CHECKING:
+    from deltasql.client.imports import ImportOptions
+
+_GOING_ON = (TableState.IMPORTING, TableState.READ_ONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The row to load into: `row` if it is there already, else `new`; what it replaces then."""
+
+    new: NewTable
+    row: TableRow | None = None
+    replaces: str | None = None
+
+
+def find_target(
+    session: Session, place: NewTable, plan: ImportPlan, options: ImportOptions
+) -> Target:
+    """Decide where an import goes.
+
+    Raises:
+        TableExistsError: the name or the place is taken.
+        NotResumableError: nothing was begun, or not with this source.
+        OwnershipError: another catalog manages the log.
+    """
+    found = existing(session, place)
+    store = session.store_at(place.location)
+    _refuse_managed(session, store, found)
+    new = replace(place, table_id=session.new_id())
+    if found is None:
+        if options.resume:
+            raise NotResumableError(
+                f"There is no import of {place.location} to go on with.",
+                hint="Run the import without --resume.",
+            )
+        return Target(new)
+    if options.resume:
+        require_same_source(session, found, place, plan, store)
+        return Target(replace(new, table_id=found.table_id), found)
+    if options.force:
+        aside = f"{place.name}--import-{new.table_id[:8]}"
+        moved = replace(new, name=aside, location_key=f"{place.location_key}#{new.table_id}")
+        return Target(moved, None, found.table_id)
+    raise TableExistsError(
+        f"There is a table {found.full_name} at {found.location} already, in state {found.state}.",
+        hint="--resume goes on with an import, --force replaces the table, --name takes another.",
+        table=found.full_name,
+    )
+
+
+def require_same_source(
+    session: Session, row: TableRow, place: NewTable, plan: ImportPlan, store: ObjectStore
+) -> None:
+    """Make sure that the source is the log that the table came from, only longer.
+
+    Raises:
+        NotResumableError: says what differs.
+    """
+    if row.state is TableState.DETACHED:
+        raise NotResumableError(
+            f"Table {row.full_name} was detached; its import does not go on.",
+            hint="--force imports the table anew, --name takes another name.",
+            table=row.full_name,
+        )
+    if row.state not in _GOING_ON:
+        raise NotResumableError(
+            f"Table {row.full_name} is {row.state}: its log is written by this catalog, there is "
+            "nothing to import.",
+            table=row.full_name,
+        )
+    if row.location_key != place.location_key:
+        raise NotResumableError(
+            f"Table {row.full_name} came from {row.location}, not from {place.location}.",
+            table=row.full_name,
+        )
+    if noted_claim(row) is not None:
+        raise NotResumableError(
+            f"A cut-over of {row.full_name} was begun and not ended.",
+            hint=f"Run `deltasql cutover {row.full_name}`: it ends what was begun.",
+            table=row.full_name,
+        )
+    database = session.book.database
+    if database.rows("count_native_versions", table_id=row.table_id)[0][0]:
+        raise NotResumableError(
+            f"Table {row.full_name} has commits of its own; an import cannot go on behind them.",
+            table=row.full_name,
+        )
+    if row.current_version < row.first_version:
+        return
+    _require_same_bytes(session, row, store)
+    if plan.head > row.current_version and plan.commits.find(row.current_version + 1) is None:
+        raise NotResumableError(
+            f"The log of {row.full_name} has no commit {row.current_version + 1}, which must come "
+            f"next; it now begins at version {plan.first}.",
+            hint="The source's cleanup was faster; import it again with --force.",
+            table=row.full_name,
+        )
+    if plan.head < row.current_version:
+        raise NotResumableError(
+            f"The log of {row.full_name} ends at {plan.head}, before version "
+            f"{row.current_version} that SQL has.",
+            table=row.full_name,
+        )
+
+
+def _require_same_bytes(session: Session, row: TableRow, store: ObjectStore) -> None:
+    """Compare the newest version that SQL has; where the log no longer has it, the table's id."""
+    version = row.current_version
+    known = session.book.digests(row.table_id, version, version)[version]
+    try:
+        same = digest(store.get(commit_key(version))) == known
+    except ObjectNotFoundError:
+        snapshot = session.book.snapshot(row.table_id, version=version)
+        same = read_rules(store, read_segment(store)).metadata.id == snapshot.metadata.id
+    if not same:
+        raise NotResumableError(
+            f"Version {version} at {row.location} is not the one that {row.full_name} has: the "
+            "source is another table.",
+            table=row.full_name,
+            version=version,
+        )
+
+
+def existing(session: Session, place: NewTable) -> TableRow | None:
+    """Return the table that has the name or the place of an import, if there is one.
+
+    Raises:
+        TableExistsError: one has the name and another one the place.
+    """
+    full_name = f"{place.namespace}.{place.name}" if place.namespace else place.name
+    try:
+        found = session.book.table(full_name)
+    except TableNotFoundError:
+        found = None
+    there = session.book.table_at(place.location_key)
+    if found is not None and there is not None and found.table_id != there.table_id:
+        raise TableExistsError(
+            f"The location {place.location} belongs to table {there.full_name}.",
+            hint="Import under that name, or drop it first.",
+            table=there.full_name,
+        )
+    return found or there
+
+
+def _refuse_managed(session: Session, store: ObjectStore, found: TableRow | None) -> None:
+    owner = read_owner(store)
+    if owner is None:
+        return
+    if owner.catalog_id != session.book.identity.catalog_id:
+        raise OwnershipError(
+            f"The log at {store.uri} is managed by catalog {owner.catalog_id}.",
+            hint="Detach the table there first, or bring it back with `deltasql recover "
+            "--from-log` if that catalog is lost.",
+        )
+    if found is None or found.state not in _GOING_ON:
+        raise TableExistsError(
+            f"The log at {store.uri} is managed by this catalog already.",
+            hint="There is nothing to import; see `deltasql tables`.",
+        )

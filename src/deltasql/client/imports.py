@@ -1,0 +1,238 @@
+"""Bring an existing Delta table under SQL, in place: its log is read and never touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from deltasql.catalog.catalog import check_name
+from deltasql.catalog.commits import NewTable
+from deltasql.catalog.importing import Importing
+from deltasql.catalog.rows import TableRow, TableState, split_name
+from deltasql.client.import_target import Target, find_target
+from deltasql.client.session import Session
+from deltasql.client.source_reader import reader_of
+from deltasql.client.validate import Verdict, compare, judge, plan_of, remember, verdict_of
+from deltasql.errors import ImportDifferenceError, MalformedActionError, SourceChangedError
+from deltasql.importer.engine import Engine, LocalEngine
+from deltasql.importer.load import GroundError, Loader, hear, read_again
+from deltasql.importer.plan import ImportPlan, PlanOptions
+from deltasql.importer.plan_warnings import PlanWarning, corrupt_checkpoint
+from deltasql.importer.progress import LoadCounts, Observer
+from deltasql.importer.read_plan import read_plan
+from deltasql.importer.tasks import LogReader
+from deltasql.parity.differences import Validation
+from deltasql.protocol.codec import dump_values
+from deltasql.protocol.schema import parse_schema
+from deltasql.storage.port import ObjectStore
+from deltasql.storage.resolve import canonical_location, location_key
+
+# A source that changes under our hands is planned anew this often before we give up.
+PLANS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """What of a table is imported, and over what it may go."""
+
+    up_to_version: int | None = None
+    checkpoint_only: bool = False
+    lenient: bool = False
+    resume: bool = False
+    force: bool = False
+    validate: bool = True
+    accept_differences: bool = False
+    index: bool = True
+
+    @property
+    def plan(self) -> PlanOptions:
+        """What of the log is wanted."""
+        return PlanOptions(self.up_to_version, self.checkpoint_only, self.lenient)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did."""
+
+    table: str
+    table_id: str
+    source: str
+    engine: str
+    plan: ImportPlan = field(repr=False)
+    counts: LoadCounts
+    row: TableRow = field(repr=False)
+    validation: Validation | None = None
+
+    @property
+    def warnings(self) -> tuple[PlanWarning, ...]:
+        """What a reader of the log would pass over."""
+        unreadable = self.validation.unreadable if self.validation else ()
+        return (*self.plan.warnings, *map(corrupt_checkpoint, unreadable))
+
+
+@dataclass(slots=True)
+class TableImport:
+    """One import from its plan to a table that can be read."""
+
+    session: Session
+    source: str
+    name: str
+    options: ImportOptions = ImportOptions()
+    engine: Engine = field(default_factory=LocalEngine)
+    observe: Observer = lambda _: None
+
+    def run(self) -> Imported:
+        """Import the table; it is `read_only` afterwards.
+
+        Raises:
+            TableExistsError: the name or the place is taken, and neither resume nor force is told.
+            NotResumableError: what SQL has is not an earlier part of this source.
+            LogGapError, MalformedActionError, UnsupportedFeatureError: the log cannot be imported;
+                whole versions before the fault stay for `resume`.
+        """
+        namespace, short = split_name(self.name)
+        check_name(namespace, short)
+        place = canonical_location(self.source)
+        store = self.session.store_at(place)
+        plan = self._plan(store)
+        new = NewTable("", namespace, short, place, location_key(place), self._properties(place))
+        target = find_target(self.session, new, plan, self.options)
+        importing = self.session.book.importing()
+        row = self._begin(importing, target, plan)
+        loader = Loader(importing, self.engine, self.session.now_ms, self.observe)
+        begun = row
+        plan, row = self._load(loader, plan, row, store)
+        self._require_columns(importing, row)
+        outcome = self._validate(loader, plan, begun, row)
+        if self.options.index:
+            loader.tell("Indexing statistics", plan, row.current_version)
+            importing.index(row.table_id)
+        if target.replaces is not None:
+            self._require_equal(importing, row, outcome)
+            importing.replace(target.replaces, row.table_id, new)
+        row = importing.finish(row.table_id, TableState.READ_ONLY)
+        done = (self.name, row.table_id, store.uri, self.engine.name)
+        return Imported(*done, plan, loader.counts, row, outcome)
+
+    def _validate(
+        self, loader: Loader, plan: ImportPlan, begun: TableRow, row: TableRow
+    ) -> Validation | None:
+        """Compare what came with what the log said; what was compared before is not again."""
+        if not self.options.validate:
+            if row.current_version > begun.current_version:
+                remember(self.session, row, Verdict.SKIPPED)
+            return None
+        since = plan.first
+        witness = loader.witness
+        if begun.current_version >= begun.first_version or witness.missed_state:
+            if begun.state is TableState.READ_ONLY and verdict_of(begun) is Verdict.EQUAL:
+                since = begun.current_version
+                if since == row.current_version:
+                    return None
+            else:
+                store = self.session.store_of(row)
+                plan = plan_of(store, row)
+                since = plan.first
+                witness = hear(read_again(self.engine, plan, store, self._reader(store)))
+        loader.tell("Validating", plan, row.current_version)
+        outcome = compare(self.session, row, plan, witness, since=since)
+        judge(self.session, row, outcome, accept=self.options.accept_differences)
+        return outcome
+
+    def _require_equal(
+        self, importing: Importing, row: TableRow, outcome: Validation | None
+    ) -> None:
+        """Let a table be replaced by its equal only."""
+        if outcome is None or outcome.is_equal or self.options.accept_differences:
+            return
+        importing.erase(row.table_id)
+        raise ImportDifferenceError(
+            f"The import of {self.source} differs from its log; {self.name} stays as it was. "
+            f"First: {next(outcome.lines())}.",
+            hint="--accept-differences takes it all the same.",
+        )
+
+    def _begin(self, importing: Importing, target: Target, plan: ImportPlan) -> TableRow:
+        row = target.row
+        if row is None:
+            return importing.begin(target.new, plan.first)
+        if row.current_version < row.first_version != plan.first:
+            return self._begin_again(importing, plan, row)
+        return row
+
+    def _plan(self, store: ObjectStore) -> ImportPlan:
+        return read_plan(store, self.options.plan)
+
+    def _load(
+        self, loader: Loader, plan: ImportPlan, row: TableRow, store: ObjectStore
+    ) -> tuple[ImportPlan, TableRow]:
+        """Load the plan, or leave nothing of it that is not whole."""
+        try:
+            return self._load_some_plan(loader, plan, row, store)
+        except BaseException:
+            self._give_up(loader.importing, row)
+            raise
+
+    def _load_some_plan(
+        self, loader: Loader, plan: ImportPlan, row: TableRow, store: ObjectStore
+    ) -> tuple[ImportPlan, TableRow]:
+        """Load the plan; a source that its own cleanup changes meanwhile is planned anew."""
+        reader = self._reader(store)
+        if row.state is TableState.READ_ONLY:
+            loader.witness.begin_with(self.session.book.snapshot(row.table_id))
+        for left in reversed(range(PLANS)):
+            try:
+                loader.load(plan, row, store, reader)
+            except SourceChangedError:
+                if not left:
+                    raise
+                plan = self._plan(store)
+            except GroundError as error:
+                plan = plan.without_base(error.message)
+                loader.forget()
+                row = self._begin_again(loader.importing, plan, row)
+            else:
+                return plan, self.session.book.table_by_id(row.table_id)
+            row = self.session.book.table_by_id(row.table_id)
+        raise AssertionError("unreachable")
+
+    def _begin_again(self, importing: Importing, plan: ImportPlan, row: TableRow) -> TableRow:
+        """Begin with another checkpoint; what came of the corrupt one goes."""
+        importing.erase(row.table_id)
+        new = NewTable(
+            row.table_id,
+            row.namespace,
+            row.name,
+            row.location,
+            row.location_key,
+            self._properties(row.location),
+        )
+        return importing.begin(new, plan.first)
+
+    def _give_up(self, importing: Importing, row: TableRow) -> None:
+        """Leave nothing of an import that has no whole version."""
+        now = self.session.book.table_by_id(row.table_id)
+        if now.state is TableState.IMPORTING and now.current_version < now.first_version:
+            importing.erase(row.table_id)
+
+    def _require_columns(self, importing: Importing, row: TableRow) -> None:
+        """Refuse files without a schema: nobody can read them."""
+        snapshot = self.session.book.snapshot(row.table_id)
+        empty = not parse_schema(snapshot.metadata.schema_string).fields
+        if empty and not self.options.lenient and snapshot.files(columns=("path",)).num_rows:
+            if row.state is TableState.IMPORTING:
+                importing.erase(row.table_id)
+            raise no_columns(row.location)
+
+    def _reader(self, store: ObjectStore) -> LogReader:
+        return reader_of(self.session, self.engine, store, lenient=self.options.lenient)
+
+    def _properties(self, place: str) -> str:
+        return dump_values({"import_metadata": {"source_uri": place, "last_imported_version": -1}})
+
+
+def no_columns(location: str) -> MalformedActionError:
+    """Return the error for files without a schema."""
+    return MalformedActionError(
+        f"The table at {location} has files and no schema.",
+        hint="Its last metaData lacks schemaString; --lenient imports it without columns.",
+    )

@@ -1,0 +1,86 @@
+"""Compare an imported table with its source, and remember the outcome in the book."""
+
+from __future__ import annotations
+
+import enum
+
+from deltasql.catalog.rows import TableRow, TableState
+from deltasql.client.session import Session
+from deltasql.errors import BadArgumentError
+from deltasql.importer.engine import Engine
+from deltasql.importer.load import hear, read_again
+from deltasql.importer.plan import ImportPlan, PlanOptions
+from deltasql.importer.read_plan import read_plan
+from deltasql.importer.tasks import LogReader
+from deltasql.importer.validation import Validator
+from deltasql.importer.witness import Witness
+from deltasql.parity.differences import Validation
+from deltasql.storage.port import ObjectStore
+
+_IMPORTED = (TableState.IMPORTING, TableState.READ_ONLY)
+
+
+class Verdict(enum.StrEnum):
+    """What `import_metadata.validation` says."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    ACCEPTED = "accepted"
+    SKIPPED = "skipped"
+
+
+def verdict_of(row: TableRow) -> Verdict | None:
+    """Return what the last comparison of a table said, if there was one."""
+    found = row.properties.get("import_metadata", {}).get("validation")
+    return None if found is None else Verdict(found)
+
+
+def compare(
+    session: Session, row: TableRow, plan: ImportPlan, witness: Witness, *, since: int
+) -> Validation:
+    """Compare a table from one version on with what a witness has heard."""
+    return Validator(session.book, row, session.store_of(row), plan).run(witness, since=since)
+
+
+def remember(session: Session, row: TableRow, verdict: Verdict) -> TableRow:
+    """Write a verdict into the book."""
+    notes = {"validation": str(verdict), "validated_version": row.current_version}
+    return session.book.importing().note(row.table_id, notes)
+
+
+def validate_table(
+    session: Session, name: str, engine: Engine, reader: LogReader, *, accept: bool = False
+) -> Validation:
+    """Read the source of an imported table again, whole, and compare.
+
+    Raises:
+        BadArgumentError: the table is not an import any more; `mirror verify` is for it.
+    """
+    row = session.book.table(name)
+    if row.state not in _IMPORTED:
+        raise BadArgumentError(
+            f"Table {name} is {row.state}; only an imported table is compared with its source.",
+            hint=f"Use `deltasql mirror verify {name}`.",
+        )
+    store = session.store_of(row)
+    plan = plan_of(store, row)
+    witness = hear(read_again(engine, plan, store, reader))
+    outcome = compare(session, row, plan, witness, since=plan.first)
+    judge(session, row, outcome, accept=accept)
+    return outcome
+
+
+def plan_of(store: ObjectStore, row: TableRow) -> ImportPlan:
+    """Return the plan of what a table has of its source by now."""
+    return read_plan(store, PlanOptions(up_to_version=row.current_version, lenient=True))
+
+
+def _verdict(outcome: Validation, *, accept: bool) -> Verdict:
+    if outcome.is_equal:
+        return Verdict.EQUAL
+    return Verdict.ACCEPTED if accept else Verdict.DIFFERENT
+
+
+def judge(session: Session, row: TableRow, outcome: Validation, *, accept: bool) -> TableRow:
+    """Write the outcome of a comparison into the book."""
+    return remember(session, row, _verdict(outcome, accept=accept))
