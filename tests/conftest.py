@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
-_PLUGINS = ("store_fixtures", "pg_fixtures", "corpora_fixtures", "cli_fixtures")
+_PLUGINS = ("store_fixtures", "pg_fixtures", "corpora_fixtures", "cli_fixtures", "spark_fixtures")
 pytest_plugins = [
     f"plugins.{name}"
     for name in _PLUGINS

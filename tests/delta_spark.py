@@ -47,7 +47,7 @@ _DELTA = {
 @functools.cache
 def session() -> Any:
     """Return this process's session; skip, or fail where it is required, if it cannot be had."""
-    jars, java_home = find_jars(), _find_java()
+    found, java_home = find_jars(), _find_java()
     try:
         import pyspark
         from pyspark.sql import SparkSession
@@ -58,11 +58,15 @@ def session() -> Any:
     (place / "log4j2.properties").write_text(_LOGGING)
     places = {"spark.local.dir": place / "local", "spark.sql.warehouse.dir": place / "warehouse"}
     builder = SparkSession.builder.master("local[2]").appName("deltasql tests")
-    for key, value in {**_SMALL, **_DELTA, **places, "spark.jars": ",".join(jars)}.items():
+    for key, value in {**_SMALL, **_DELTA, **places, "spark.jars": ",".join(found)}.items():
         builder = builder.config(key, str(value))
     own = {
         "JAVA_HOME": java_home,
         "PYSPARK_PYTHON": sys.executable,
+        # tasks of tests import from here too
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, [str(ROOT / "tests"), os.environ.get("PYTHONPATH")])
+        ),
         "SPARK_CONF_DIR": str(place),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -127,10 +131,15 @@ def _delta_log() -> Any:
     return session()._jvm.org.apache.spark.sql.delta.DeltaLog
 
 
+def jars() -> list[str]:
+    """Return Delta's jars, if they are there."""
+    place = Path(os.environ.get("DELTASQL_TEST_JARS") or ROOT / ".tools/jars")
+    return sorted(str(jar) for jar in place.glob("*.jar"))
+
+
 def find_jars() -> list[str]:
     """Return Delta's jars; skip, or fail where they are required, if there are none."""
-    place = Path(os.environ.get("DELTASQL_TEST_JARS") or ROOT / ".tools/jars")
-    found = sorted(str(jar) for jar in place.glob("*.jar"))
+    found = jars()
     if not found:
         require("delta_spark", "Delta's jars are not installed (make servers)")
     return found

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -181,9 +182,9 @@ def _edit(
 def _objects(value: Any) -> list[dict[str, Any]]:
     """All objects in the value that hold something, the outermost first."""
     found: list[dict[str, Any]] = []
-    todo = [value]
+    todo = deque([value])
     while todo:
-        one = todo.pop(0)
+        one = todo.popleft()
         if isinstance(one, dict):
             found += [one] if one else []
             todo += one.values()

@@ -62,7 +62,11 @@ def free_port() -> int:
 
 
 def start(
-    command: Sequence[str | Path], port: int, *, env: Mapping[str, str] | None = None
+    command: Sequence[str | Path],
+    port: int,
+    *,
+    host: str = "127.0.0.1",
+    env: Mapping[str, str] | None = None,
 ) -> Server:
     """Start a server that listens on the loopback's `port`; `{files}` becomes its directory."""
     directory = tempfile.TemporaryDirectory(prefix="deltasql-server-", ignore_cleanup_errors=True)
@@ -74,7 +78,7 @@ def start(
         process = subprocess.Popen(
             words, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})}
         )
-    server = Server(f"http://127.0.0.1:{port}", port, files, process, directory)
+    server = Server(f"http://{host}:{port}", port, files, process, directory)
     try:
         _wait(server, words[0], said)
     except Unavailable:
@@ -89,14 +93,14 @@ def _wait(server: Server, name: str, said: Path) -> None:
         if server.process.poll() is not None:
             last = said.read_text(errors="replace").strip().splitlines()[-1:]
             raise Unavailable(f"{Path(name).name} ended at once: {''.join(last)[:200]}")
-        if _answers(server.port):
+        if _answers(server.endpoint.removeprefix("http://")):
             return
         time.sleep(0.02)
     raise Unavailable(f"{Path(name).name} did not answer within {_PATIENCE_S:.0f} s")
 
 
-def _answers(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+def _answers(place: str) -> bool:
+    connection = http.client.HTTPConnection(place, timeout=2)
     try:
         connection.request("GET", "/")
         connection.getresponse().read()

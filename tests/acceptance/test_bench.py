@@ -1,4 +1,4 @@
-"""The benchmarks of the mirror run, in their quick sizes: every figure is there, nothing broke.
+"""The benchmarks of mirror and import run, in quick sizes: every figure is there, nothing broke.
 
 Whether a bar holds is not asked: that is a matter of a quiet machine and of the full sizes.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CASES = ["checkpoint-10k", "drain", "full-load", "lag", "outage", "verify-200"]
+CASES = ["checkpoint-10k", "drain", "full-load", "import-commits", "lag", "outage", "verify-200"]
 
 
 @pytest.fixture(scope="module")

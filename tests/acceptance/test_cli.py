@@ -296,13 +296,19 @@ def test_quiet_prints_data_only(run, orders):
 def test_the_demo_ends_with_equal_readers(run):
     done = run("demo", "-o", "json")
     rows = data(done)
-    assert [row["reader"] for row in rows] == ["deltasql", "deltalake", "polars", "duckdb"]
-    assert {row["rows"] for row in rows if "rows" in row} == {2000}
+    readers = ["deltasql", "deltalake", "polars", "duckdb", "spark"]
+    assert [row["reader"] for row in rows] == readers
+    assert {row["rows"] for row in rows if "rows" in row} == {11_000}
     assert len({row["sum"] for row in rows if "sum" in row}) == 1
     required = os.environ.get("DELTASQL_REQUIRE_SERVERS", "").split()
     for row in rows[1:]:
         is_missing = "not installed" in row["verdict"] and row["reader"] not in required
         assert row["verdict"] == "equal" or is_missing, row
+    steps = [line for line in done.stderr.splitlines() if line[:2].strip(".").isdigit()]
+    assert [step.split(".")[0] for step in steps] == [str(n) for n in range(1, 8)]
+    assert "at every version: equal" in steps[1]
+    assert "verify finds 2 faults" in steps[4]
+    assert "verify finds 0 faults" in steps[5]
     run("demo", "-o", "json")
 
 

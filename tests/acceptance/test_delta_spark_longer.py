@@ -13,6 +13,7 @@ import deltasql
 from builders import a_table, rows
 from delta_spark import ROOT, find_jars, read_delta_spark
 from deltasql.protocol.files import commit_key
+from deltasql.spark.java import PIP_JAVA
 from readers import read_deltasql
 from typed_table import TYPES, typed_rows
 
@@ -111,7 +112,7 @@ from delta_spark import read_delta_spark, session
 print(len(read_delta_spark({place(table)!r})))
 print(session()._jvm.System.getProperty("java.home"))
 """
-    own = {"JAVA_HOME": str(ROOT / "tools/pip_java"), "PYSPARK_PYTHON": sys.executable}
+    own = {"JAVA_HOME": str(PIP_JAVA), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, **own, "PYTHONPATH": str(ROOT / "tests")},

@@ -83,4 +83,8 @@ def test_a_restarted_server_costs_nobody_an_error(other_postgres_server, tmp_pat
         assert table.commit([an_add("after")]) == 4
         other_postgres_server.restart()
         assert table.snapshot().files().num_rows == 4
+        table.wait_mirrored()
+        catalog.mirror.checkpoint("orders", 3)
+        other_postgres_server.restart()
+        catalog.mirror.checkpoint("orders", 4)
         check_invariants(catalog, "orders")

@@ -16,15 +16,6 @@ from deltasql.testing.invariants import check_invariants
 from readers import READERS, read_deltasql
 
 
-@pytest.fixture
-def second_uri(catalog_uri, tmp_path, request):
-    """Another, empty database of the same kind."""
-    if "postgres" in catalog_uri.split("?")[0].split("/")[2]:
-        server = request.getfixturevalue("postgres_server")
-        return server.uri(server.create_database_name())
-    return f"deltasql://sqlite/{tmp_path}/second.db"
-
-
 def fill(catalog, table) -> None:
     table.append(rows(1, 2, day="a"), commit_id="first")
     table.append(rows(3, day="b/é%"))
@@ -152,7 +143,7 @@ def test_what_stands_before_a_gap_is_told(catalog_uri, second_uri, tmp_path):
         (place / commit_key(2)).unlink()
         with (
             deltasql.connect(second_uri) as second,
-            pytest.raises(LogGapError, match="at version 3"),
+            pytest.raises(LogGapError, match="Version 2 is missing"),
         ):
             second.mirror.rebuild("orders", str(place))
         catalog.mirror.checkpoint("orders", 4)
@@ -199,14 +190,15 @@ class StopError(Exception):
     [
         "after-take-over",
         "before-import-begins",
-        "before-import-head",
-        "before-import-versions",
-        "after-import-versions",
+        "before-import-part",
+        "after-import-part",
+        "before-import-window",
+        "after-import-window",
         "before-import-ends",
     ],
 )
 def test_a_rebuild_cut_short_goes_on(catalog_uri, second_uri, tmp_path, monkeypatch, point):
-    monkeypatch.setattr("deltasql.importer.rebuild._WINDOW_VERSIONS", 2)
+    monkeypatch.setattr("deltasql.importer.tasks.TASK_VERSIONS", 2)
     with deltasql.connect(catalog_uri) as catalog:
         table = a_table(catalog, tmp_path)
         for number in range(1, 10):
@@ -221,7 +213,7 @@ def test_a_rebuild_cut_short_goes_on(catalog_uri, second_uri, tmp_path, monkeypa
 
     def stop(name: str) -> None:
         passed.append(name)
-        if name == point and passed.count(point) == (2 if "versions" in point else 1):
+        if name == point and passed.count(point) == (2 if "window" in point else 1):
             raise StopError
 
     with deltasql.connect(second_uri) as catalog:

@@ -1,6 +1,5 @@
 """The reconciler: whatever failed reaches the log without a hand, in order, and is told."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -8,15 +7,14 @@ import threading
 import time
 import urllib.request
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 import deltasql
 from builders import a_table, an_add, rows
-from deltasql.alerts import Alert, AlertDesk, command_alerts, webhook_alerts
-from deltasql.errors import ConfigError
+from deltasql.alerts import AlertDesk
+from deltasql.errors import AccessDeniedError, ConfigError, StorageUnavailableError
 from deltasql.events import LagMeasured, ReconcilerSwept, ReconcilerTroubled
 from deltasql.mirror.breaker import Breakers
 from deltasql.mirror.reconciler import MirrorReconciler, ReconciliationConfig
@@ -164,6 +162,30 @@ def test_one_store_that_is_down_does_not_hold_up_the_others(catalog, reconciler,
         until(lambda: reconciler.breakers.down() == [])
     for name in ("bad", "good"):
         check_invariants(catalog, name)
+
+
+@pytest.mark.req("R46")
+@pytest.mark.parametrize("error", [StorageUnavailableError, AccessDeniedError])
+def test_what_others_put_off_is_tried_as_soon_as_the_store_may_be_back(
+    catalog, reconciler, tmp_path, error
+):
+    table = a_table(catalog, tmp_path)
+    with Running(reconciler):
+        until(lambda: behind(catalog) == 0)
+        now = reconciler.clock()
+        an_hour = {"now": now, "next_attempt_at": now + 3_600_000}
+        catalog.mirror.pause("orders")
+        version = table.commit([an_add("f")])
+        told = f"{error.code}: another writer met it"
+        reconciler.tracker.mark_failed(table.table_id, version, told, **an_hour)
+        catalog.mirror.resume("orders")
+        if error.retryable:
+            until(lambda: behind(catalog) == 0)
+            until(lambda: reconciler.breakers.down() == [])
+        else:
+            time.sleep(0.5)
+            assert behind(catalog) == 1
+    check_invariants(catalog, "orders")
 
 
 def test_a_count_that_is_reset_by_hand_makes_a_version_due(catalog, reconciler, tmp_path, faults):
@@ -350,43 +372,3 @@ def _get(address: str, path: str) -> tuple[int, bytes]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read()
-
-
-ALERT = Alert("mirror_stuck", "warning", "orders", "It is stuck", ("Error: x",), "Look")
-
-
-def test_alerts_are_told_once_and_again_after_a_while():
-    told = []
-    desk = AlertDesk([_failing, told.append], repeat_after_s=10)
-    assert [desk.tell(ALERT, now) for now in (0, 5, 11)] == [True, False, True]
-    desk.clear("mirror_stuck", "orders")
-    assert desk.tell(ALERT, 12)
-    assert told == [ALERT] * 3
-
-
-def _failing(alert):
-    raise OSError("no network")
-
-
-def test_alerts_reach_a_webhook_and_a_command(tmp_path):
-    received = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
-        webhook_alerts(f"http://127.0.0.1:{server.server_port}/x")(ALERT)
-        thread.join(10)
-    assert received[0]["title"] == "It is stuck"
-    assert received[0]["text"].startswith("WARN: It is stuck")
-    out = tmp_path / "alert.json"
-    command_alerts(f"{sys.executable} -c \"open({str(out)!r}, 'w').write(input())\"")(ALERT)
-    assert json.loads(out.read_text())["table"] == "orders"

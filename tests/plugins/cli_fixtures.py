@@ -29,3 +29,25 @@ def run(tmp_path):
         return done
 
     return call
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Run the program in this process, as fast as a function; returns stdout and stderr."""
+    from deltasql.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for key in [key for key in os.environ if key.startswith("DELTASQL_")]:
+        monkeypatch.delenv(key)
+
+    def run(*arguments, code=0):
+        monkeypatch.setattr(sys, "argv", ["deltasql", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        told = capsys.readouterr()
+        assert "Traceback" not in told.err, told.err
+        assert left.value.code == code, told.out + told.err
+        return subprocess.CompletedProcess(arguments, code, told.out, told.err)
+
+    return run

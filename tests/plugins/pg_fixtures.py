@@ -73,3 +73,12 @@ def catalog_uri(request: pytest.FixtureRequest, tmp_path) -> str:
         return f"deltasql://sqlite/{tmp_path}/catalog.db"
     server: PostgresServer = request.getfixturevalue("postgres_server")
     return server.uri(server.create_database_name())
+
+
+@pytest.fixture
+def second_uri(catalog_uri, tmp_path, request):
+    """Another, empty database of the same kind."""
+    if "postgres" in catalog_uri.split("?")[0].split("/")[2]:
+        server = request.getfixturevalue("postgres_server")
+        return server.uri(server.create_database_name())
+    return f"deltasql://sqlite/{tmp_path}/second.db"

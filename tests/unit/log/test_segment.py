@@ -3,7 +3,12 @@
 import pytest
 
 from deltasql.errors import LogGapError, ObjectNotFoundError
-from deltasql.log.segment import build_segment, read_segment
+from deltasql.log.segment import (
+    build_segment,
+    incomplete_checkpoints,
+    read_segment,
+    usable_checkpoints,
+)
 from deltasql.protocol.files import LogFile, commit_key, commit_name
 from deltasql.storage.memory import MemoryStore
 
@@ -68,6 +73,13 @@ def test_the_newest_checkpoint_wins():
 )
 def test_which_checkpoint_of_several_counts(names, winner):
     assert [file.name for file in segment(*names).checkpoint] == winner
+
+
+def test_a_count_of_parts_is_compared_and_never_counted_up_to():
+    names = [multipart(9, 1, 9_999_999_999), multipart(9, 1, 1)]
+    files = [LogFile.parse(name) for name in names]
+    assert [[one.name for one in parts] for parts in usable_checkpoints(files)] == [names[1:]]
+    assert [[one.name for one in parts] for parts in incomplete_checkpoints(files)] == [names[:1]]
 
 
 @pytest.mark.req("R75")

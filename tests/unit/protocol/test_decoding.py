@@ -122,11 +122,13 @@ def test_a_missing_or_null_required_field_is_named(kind, name, lenient):
 
 def test_an_error_names_the_version_and_the_line():
     payload = ADD + b"\n" + ADD.replace(b'"size":1', b'"size":"many"')
-    assert "version 12, line 3: `add`" in refused(payload, version=12)
-    assert refused(payload, version=None).startswith("The commit is not valid at line 3: ")
+    assert "version 12, line 3 (from byte 91): `add`" in refused(payload, version=12)
+    assert refused(payload, version=None).startswith(
+        "The commit is not valid at line 3 (from byte 91): "
+    )
     with pytest.raises(MalformedActionError) as error:
         decode_commit(payload, version=12)
-    assert error.value.context == {"version": 12, "line": 3}
+    assert error.value.context == {"version": 12, "line": 3, "offset": 91}
     assert error.value.__cause__ is not None
 
 

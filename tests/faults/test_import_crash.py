@@ -1,0 +1,180 @@
+"""An import that dies anywhere goes on and ends with the rows of one that never died."""
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import deltasql
+from deltasql.client.cutover import cut_over
+from deltasql.client.imports import ImportOptions, TableImport
+from deltasql.errors import DeltaSqlError
+from deltasql.importer import tasks
+from deltasql.protocol.files import commit_key
+from deltasql.testing.crash import hooked
+from deltasql.testing.invariants import check_invariants
+from histories import History
+from import_faults import IMPORT_POINTS, truncated
+from import_rows import book_rows
+
+pytestmark = pytest.mark.req("R63", "R69", "R79")
+CUTOVER_POINTS = [
+    "after-claim-marker",
+    "before-claim-noted",
+    "after-claim-noted",
+    "before-claim-put",
+    "after-claim-put",
+    "before-cutover-commit",
+    "after-cutover-commit",
+]
+
+
+class StopError(BaseException):
+    """The process ends here."""
+
+
+def do_import(catalog, root, name="t", **options):
+    return TableImport(catalog._session, str(root), name, ImportOptions(**options)).run()
+
+
+def stop_at(point, turn):
+    passed = itertools.count(1)
+
+    def stop(name):
+        if name == point and next(passed) == turn:
+            raise StopError
+
+    return stop
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A log with a long history."""
+    return History(11, versions=24, vectors=False).write(tmp_path / "t")
+
+
+def go_on(catalog, root):
+    """Do what an operator does after a crash: resume, or begin where nothing was begun."""
+    try:
+        return do_import(catalog, root, resume=True)
+    except DeltaSqlError:
+        return do_import(catalog, root)
+
+
+@pytest.mark.parametrize("stop", IMPORT_POINTS, ids=lambda stop: f"{stop[0]}-{stop[1]}")
+def test_a_crash_at_any_point_leaves_no_trace(catalog_uri, second_uri, source, monkeypatch, stop):
+    monkeypatch.setattr(tasks, "TASK_VERSIONS", 5)
+    if "part" in stop[0]:
+        truncated(source, 9)
+    with deltasql.connect(second_uri) as whole:
+        expected = book_rows(whole, do_import(whole, source).row.table_id)
+    with (
+        deltasql.connect(catalog_uri) as catalog,
+        hooked(stop_at(*stop)),
+        pytest.raises(StopError),
+    ):
+        do_import(catalog, source)
+    with deltasql.connect(catalog_uri) as catalog:
+        done = go_on(catalog, source)
+        assert book_rows(catalog, done.row.table_id) == expected
+        assert [one.name for one in catalog.tables()] == ["t"]
+
+
+@pytest.mark.req("R102")
+@pytest.mark.parametrize("point", CUTOVER_POINTS)
+def test_a_cut_over_that_dies_is_ended_by_the_next(catalog_uri, source, point):
+    import pyarrow as pa
+
+    with deltasql.connect(catalog_uri) as catalog:
+        do_import(catalog, source)
+        with hooked(stop_at(point, 1)), pytest.raises(StopError):
+            cut_over(catalog._session, "t")
+    with deltasql.connect(catalog_uri) as catalog:
+        if point != "after-cutover-commit":
+            assert cut_over(catalog._session, "t").version == 24
+        table = catalog.table("t")
+        assert table.append(pa.table({"id": [1], "p": ["a"]})) == 25
+        assert catalog.mirror.verify("t") == []
+        check_invariants(catalog, "t")
+
+
+def test_a_claim_that_lost_after_a_crash_is_forgotten(catalog_uri, source):
+    with deltasql.connect(catalog_uri) as catalog:
+        do_import(catalog, source)
+        with hooked(stop_at("before-claim-put", 1)), pytest.raises(StopError):
+            cut_over(catalog._session, "t")
+        foreign = b'{"commitInfo":{"timestamp":1,"operation":"THEIRS"}}\n'
+        (source / commit_key(24)).write_bytes(foreign)
+        done = cut_over(catalog._session, "t")
+        assert (done.version, done.lost) == (25, 1)
+        assert catalog._session.book.payload(done.row.table_id, 24) == foreign
+        assert catalog.mirror.verify("t") == []
+
+
+_CHILD = """
+import sys
+import deltasql
+from deltasql.client.imports import ImportOptions, TableImport
+from deltasql.importer import tasks
+tasks.TASK_VERSIONS = 3
+uri, source = sys.argv[1:3]
+print("ready", flush=True)
+with deltasql.connect(uri) as catalog:
+    names = [row.name for row in catalog._session.book.tables()]
+    TableImport(catalog._session, source, "t", ImportOptions(resume="t" in names)).run()
+print("done", flush=True)
+"""
+
+
+def test_a_kill_between_the_parts_of_a_state_leaves_no_trace(catalog_uri, second_uri, source):
+    """What was loaded before is heard again, or the comparison would miss it."""
+    truncated(source, 9)
+    with deltasql.connect(second_uri) as whole:
+        expected = book_rows(whole, do_import(whole, source).row.table_id)
+    with deltasql.connect(catalog_uri):
+        pass
+    env = {**os.environ, "DELTASQL_TESTING": "1", "DELTASQL_CRASH_AT": "after-import-part"}
+    words = [sys.executable, "-c", _CHILD, catalog_uri, str(source)]
+    killed = subprocess.run(words, env=env, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    with deltasql.connect(catalog_uri) as catalog:
+        done = do_import(catalog, source, resume=True)
+        assert done.validation is not None
+        assert list(done.validation.lines()) == []
+        assert book_rows(catalog, done.row.table_id) == expected
+
+
+@pytest.mark.verify
+def test_kill_9_at_random_then_resume(catalog_uri, second_uri, source):
+    """Kill the import again and again until one run gets through."""
+    seed = int(os.environ.get("DELTASQL_SEED", "20261116"))
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    History(11, versions=120, vectors=False).write(source)
+    with deltasql.connect(second_uri) as whole:
+        expected = book_rows(whole, do_import(whole, source).row.table_id)
+    with deltasql.connect(catalog_uri):
+        pass
+    for _ in range(60):
+        child = subprocess.Popen(
+            [sys.executable, "-c", _CHILD, catalog_uri, str(source)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert child.stdout is not None
+        child.stdout.readline()
+        try:
+            child.wait(rng.uniform(0.05, 1.2))
+        except subprocess.TimeoutExpired:
+            child.send_signal(signal.SIGKILL)
+        _, errors = child.communicate()
+        if child.returncode == 0:
+            break
+        assert child.returncode == -signal.SIGKILL, errors.decode()
+    with deltasql.connect(catalog_uri) as catalog:
+        done = go_on(catalog, source)
+        assert book_rows(catalog, done.row.table_id) == expected

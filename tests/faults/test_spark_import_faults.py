@@ -1,0 +1,290 @@
+"""An import on Spark ends with the rows of a local one, whoever dies on the way.
+
+Tasks that fail once and workers that are killed are in `tests/contract/test_spark_import.py`.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import deltasql
+from deltasql.client.imports import ImportOptions, TableImport
+from deltasql.importer import tasks
+from deltasql.protocol.files import commit_key
+from deltasql.spark.database_staging import DatabaseStaging
+from deltasql.spark.engine import SparkEngine
+from deltasql.spark.staging import FolderStaging
+from histories import START, History
+from import_faults import IMPORT_POINTS, truncated
+from import_rows import book_rows
+from processes import finish, until
+from readers import require
+from server_process import Unavailable
+from servers import BUCKET, s3_options
+from spark_cluster import CONF, cluster
+from spark_driver import CUT, Call
+
+pytestmark = [
+    pytest.mark.verify,
+    pytest.mark.req("R62", "R63", "R71", "R81"),
+    pytest.mark.usefixtures("small_tasks"),
+]
+VERSIONS = 36
+KILLS = 3
+# What comes when the engine has done its part is the same for all engines.
+POINTS = [stop for stop in IMPORT_POINTS if "stats" not in stop[0] and "noted" not in stop[0]]
+
+
+@pytest.fixture
+def small_tasks(monkeypatch):
+    monkeypatch.setattr(tasks, "TASK_VERSIONS", CUT)
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    return History(11, VERSIONS, vectors=False).write(tmp_path / "t")
+
+
+@pytest.fixture
+def stages(tmp_path) -> Path:
+    folder = tmp_path / "stages"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def engine(spark, stages) -> SparkEngine:
+    return SparkEngine(spark, FolderStaging(stages))
+
+
+@pytest.fixture(scope="module")
+def master():
+    """A cluster of a master and two workers."""
+    try:
+        running = cluster()
+        url = running.__enter__()
+    except Unavailable as reason:
+        require("spark", str(reason))
+    yield url
+    running.__exit__(None, None, None)
+
+
+@pytest.fixture
+def postgres_uri(postgres_server) -> str:
+    return postgres_server.uri(postgres_server.create_database_name())
+
+
+def local_rows(tmp_path, source):
+    with deltasql.connect(f"deltasql://sqlite/{tmp_path}/local.db") as catalog:
+        done = TableImport(catalog._session, str(source), "t").run()
+        return book_rows(catalog, done.row.table_id)
+
+
+def rows_of(uri):
+    with deltasql.connect(uri) as catalog:
+        assert [one.name for one in catalog.tables()] == ["t"]
+        return book_rows(catalog, catalog._session.book.table("t").table_id)
+
+
+def go_on(uri, source, engine):
+    """Do what an operator does after a crash: resume, or begin where nothing was begun."""
+    with deltasql.connect(uri) as catalog:
+        begun = "t" in [row.name for row in catalog._session.book.tables()]
+        options = ImportOptions(resume=begun)
+        TableImport(catalog._session, str(source), "t", options, engine).run()
+
+
+def staged(uri) -> list[tuple]:
+    with deltasql.connect(uri) as catalog, catalog._session.book.database.read() as work:
+        return work.connection.execute(b"select task, attempt from dl_import_stage").fetchall()
+
+
+def first_line(driver: subprocess.Popen) -> str:
+    line = driver.stdout.readline()
+    assert line, driver.communicate()[1]
+    return line
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process lives; one that nobody has waited for does not."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    return text.rpartition(")")[2].split()[0] != "Z"
+
+
+def jvm_of(driver: subprocess.Popen) -> int:
+    return int(first_line(driver).split(":")[1].strip(" }\n"))
+
+
+def marked(tmp_path, *faulty: int) -> Path:
+    """Return a folder of marks by which only these versions go wrong."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    for version in set(range(VERSIONS)) - set(faulty):
+        (marks / Path(commit_key(version)).name).touch()
+    return marks
+
+
+@pytest.fixture
+def uri(request, stop, tmp_path) -> str:
+    """The dialects take turns: each phase is tried on one of them, and locally on both."""
+    if POINTS.index(stop) % 2:
+        return request.getfixturevalue("postgres_uri")
+    return f"deltasql://sqlite/{tmp_path}/catalog.db"
+
+
+@pytest.mark.parametrize("stop", POINTS, ids=lambda stop: f"{stop[0]}-{stop[1]}")
+def test_a_driver_killed_in_any_phase(uri, source, engine, stop, tmp_path):
+    stages = engine.staging.root
+    if "part" in stop[0]:
+        truncated(source, 9)
+    point, turn = stop
+    env = {"DELTASQL_TESTING": "1", "DELTASQL_CRASH_AT": f"{point}:{turn}", "TMPDIR": str(stages)}
+    driver = Call(uri, str(source)).start(**env)
+    jvm = jvm_of(driver)
+    _, errors = driver.communicate(timeout=120)
+    assert driver.returncode == -signal.SIGKILL, errors
+    until(lambda: not is_running(jvm))
+    go_on(uri, source, engine)
+    assert rows_of(uri) == local_rows(tmp_path, source)
+    assert not list(stages.glob("deltasql-import-*"))
+
+
+def test_a_driver_killed_at_random(catalog_uri, tmp_path, source, engine):
+    stages = engine.staging.root
+    seed = int(os.environ.get("DELTASQL_SEED", "20261116"))
+    print(f"seed {seed}")
+    rng = random.Random(f"{seed} {catalog_uri.split('/')[2]}")
+    History(11, 3 * VERSIONS, vectors=False).write(source)
+    for _ in range(KILLS):
+        driver = Call(catalog_uri, str(source)).start(TMPDIR=str(stages))
+        jvm = jvm_of(driver)
+        try:
+            driver.wait(rng.uniform(0.0, 4.0))
+        except subprocess.TimeoutExpired:
+            driver.kill()
+        _, errors = driver.communicate()
+        assert driver.returncode in {0, -signal.SIGKILL}, errors
+        until(lambda pid=jvm: not is_running(pid))
+    go_on(catalog_uri, source, engine)
+    assert rows_of(catalog_uri) == local_rows(tmp_path, source)
+    assert not list(stages.glob("deltasql-import-*"))
+
+
+def test_a_spark_that_dies_is_told_in_one_line(tmp_path, source, engine):
+    uri = f"deltasql://sqlite/{tmp_path}/catalog.db"
+    marks = marked(tmp_path, 4 * CUT)
+    call = Call(uri, str(source), fault=(str(marks), "stuck"))
+    driver = call.start(TMPDIR=str(engine.staging.root))
+    jvm = jvm_of(driver)
+    until((marks / Path(commit_key(4 * CUT)).name).exists)
+    os.kill(jvm, signal.SIGKILL)
+    out, errors = driver.communicate(timeout=120)
+    assert driver.returncode == 1, errors
+    assert out, errors
+    message = json.loads(out.splitlines()[-1])["message"]
+    assert message.startswith("The Spark job failed: ")
+    assert "\n" not in message
+    assert "Traceback" not in message + errors
+    go_on(uri, source, engine)
+    assert rows_of(uri) == local_rows(tmp_path, source)
+
+
+@pytest.mark.parametrize("windows", [1, 4])
+def test_a_server_that_crashes_while_rows_are_staged(
+    durable_postgres_server, spark, tmp_path, source, windows
+):
+    """The stage is not logged: it is empty afterwards, and its tasks are done again."""
+    server = durable_postgres_server
+    uri = server.uri(server.create_database_name())
+    lost = []
+
+    def crash(progress):
+        if progress.step == "Importing version" and progress.version + 1 == windows * CUT:
+            until(lambda: [task for task, _ in staged(uri) if task >= 0])
+            lost.extend(staged(uri))
+            server.stop("immediate")
+            server.start()
+
+    with deltasql.connect(uri) as catalog:
+        session = catalog._session
+        engine = SparkEngine(spark, DatabaseStaging.of(session.book.database))
+        done = TableImport(session, str(source), "t", engine=engine, observe=crash).run()
+    assert done.counts.versions == VERSIONS
+    assert lost
+    assert rows_of(uri) == local_rows(tmp_path, source)
+    assert staged(uri) == []
+
+
+def test_a_cluster_imports_from_files(master, postgres_uri, tmp_path, source):
+    told = finish(Call(postgres_uri, str(source), master, CONF).start())
+    assert (told["engine"], told["versions"]) == ("spark", VERSIONS)
+    assert rows_of(postgres_uri) == local_rows(tmp_path, source)
+    assert staged(postgres_uri) == []
+
+
+def test_a_cluster_imports_from_an_object_store(master, postgres_uri, s3_server, source, tmp_path):
+    name = f"t{os.getpid()}"
+    place, options = f"s3://{BUCKET}/{name}", s3_options(s3_server.endpoint)
+    for version in range(VERSIONS):  # S3 tells times in seconds
+        os.utime(source / commit_key(version), (START // 1000 + version,) * 2)
+    shutil.copytree(source, s3_server.files / BUCKET / name)
+    told = finish(Call(postgres_uri, place, master, CONF, options).start())
+    assert told["versions"] == VERSIONS
+    assert rows_of(postgres_uri) == local_rows(tmp_path, source)
+    assert staged(postgres_uri) == []
+
+
+def test_an_executor_that_is_killed_is_replaced(master, postgres_uri, tmp_path, source):
+    marks = marked(tmp_path, 4 * CUT)
+    call = Call(postgres_uri, str(source), master, CONF, fault=(str(marks), "executor"))
+    told = finish(call.start())
+    assert told["versions"] == VERSIONS
+    assert (marks / f"{Path(commit_key(4 * CUT)).name}.again").exists()
+    assert rows_of(postgres_uri) == local_rows(tmp_path, source)
+    assert staged(postgres_uri) == []
+
+
+def test_the_rows_of_a_slow_attempt_never_count(master, postgres_uri, tmp_path, source):
+    """A second attempt overtakes the first, which then reads something else and leaves it."""
+    slow = (3 * CUT, 8 * CUT)
+    marks = marked(tmp_path, *slow)
+    conf = CONF | {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "100ms",
+        "spark.speculation.efficiency.enabled": "false",
+    }
+    told = finish(Call(postgres_uri, str(source), master, conf, fault=(str(marks), "lost")).start())
+    assert told["versions"] == VERSIONS
+    for version in slow:
+        name = Path(commit_key(version)).name
+        assert (marks / f"{name}.slow").exists()
+        assert (marks / f"{name}.again").exists()
+    assert rows_of(postgres_uri) == local_rows(tmp_path, source)
+    assert staged(postgres_uri) == []
+
+
+def test_a_driver_of_a_cluster_that_is_killed(master, postgres_uri, tmp_path, source):
+    """What it had staged is swept by the next run."""
+    marks = marked(tmp_path, 8 * CUT)
+    call = Call(postgres_uri, str(source), master, CONF, fault=(str(marks), "stuck"))
+    driver = call.start()
+    jvm = jvm_of(driver)
+    until((marks / Path(commit_key(8 * CUT)).name).exists)
+    driver.kill()
+    driver.communicate()
+    until(lambda: not is_running(jvm))
+    assert staged(postgres_uri)
+    finish(Call(postgres_uri, str(source), master, CONF).start())
+    assert rows_of(postgres_uri) == local_rows(tmp_path, source)
+    assert staged(postgres_uri) == []

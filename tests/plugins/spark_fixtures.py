@@ -1,0 +1,21 @@
+"""One Spark per test process; Delta's own tests and those of the import share it."""
+
+import pytest
+
+import delta_spark
+from deltasql.errors import MissingExtraError
+from deltasql.spark.session import ImportSession, import_session
+from readers import require
+
+
+@pytest.fixture(scope="session")
+def spark() -> ImportSession:
+    """A session with two cores that is there already, as in a notebook."""
+    if delta_spark.jars():
+        delta_spark.session()
+    else:
+        try:
+            import_session("local[2]", {})
+        except MissingExtraError as error:
+            require("spark", error.message)
+    return import_session(None, {})

@@ -1,0 +1,81 @@
+"""Whether Spark can be used is known without loading it; how it starts is decided in one place."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from deltasql.errors import BadArgumentError
+from deltasql.spark import session as spark_session
+from deltasql.spark.session import available, import_session
+
+
+def test_nothing_of_spark_is_loaded_to_know_whether_it_is_there():
+    program = (
+        "import sys, json\n"
+        "from deltasql.spark.session import available\n"
+        "import deltasql.client.engines, deltasql.spark.engine, deltasql.spark.work\n"
+        "print(json.dumps([available(), 'pyspark' in sys.modules]))"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert json.loads(told.stdout) == [available(), False]
+
+
+def test_spark_without_java_is_no_spark():
+    assert not available({"PATH": "/nonexistent", "PYSPARK_PYTHON": "/bin/false"})
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("local", "local[1,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[3]", "local[3,4]"),
+        ("local[3,1]", "local[3,1]"),
+        ("spark://a:7077", "spark://a:7077"),
+    ],
+)
+def test_a_local_master_gives_tasks_more_than_one_attempt(given, used):
+    assert spark_session._with_attempts(given) == used
+
+
+def test_what_the_user_sets_beats_what_we_set():
+    told = spark_session._settings(
+        "local[1,4]", {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-Xss4m"}
+    )
+    assert told["spark.ui.enabled"] == "true"
+    assert told["spark.driver.extraJavaOptions"].endswith(" -Xss4m")
+    assert "log4j2.configurationFile=file:///" in told["spark.driver.extraJavaOptions"]
+
+
+def test_the_active_session_is_taken_and_never_stopped(spark):
+    found = import_session(None, {})
+    assert found.context is spark.context
+    assert not found.is_ours
+    found.close()
+    assert spark.context.parallelize([1, 2], 2).sum() == 3
+
+
+def test_another_master_beside_an_active_session_is_refused(spark):
+    with pytest.raises(BadArgumentError, match="is active in this process"):
+        import_session("local[7]", {})
+
+
+@pytest.mark.verify
+def test_after_a_jvm_has_died_another_one_serves():
+    program = (
+        "import os, signal\n"
+        "from deltasql.spark.session import import_session\n"
+        "for kills in (True, False):\n"
+        "    session = import_session('local[1]', {})\n"
+        "    if kills:\n"
+        "        process = session.context._gateway.proc\n"
+        "        os.kill(process.pid, signal.SIGKILL)\n"
+        "        process.wait()\n"
+        "    else:\n"
+        "        print(session.context.parallelize([1, 2], 2).sum())\n"
+        "    session.close()\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert told.stdout.split() == [b"3"], told.stderr.decode()
