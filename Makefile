@@ -17,8 +17,9 @@ setup: ## Make .venv with what requirements.lock pins (instant the second time)
 servers: setup ## Install the servers that tests start themselves, into .tools
 	@tools/servers.sh
 
-demo: setup ## Tables in a SQLite catalog, read back by three other engines
-	@$(BIN)/deltasql demo
+demo: setup ## A legacy table under SQL: imported, taken over, mirrored, damaged, repaired, read by all
+	@tools/delta_jars.sh
+	@$(BIN)/deltasql demo --jars .tools/jars
 
 test: setup servers ## All tests but the long ones
 	$(PYTEST) -m "not verify and not soak" -n 2 --dist loadfile $(ARGS)

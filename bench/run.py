@@ -12,6 +12,7 @@ from bench import (
     drain,
     full_load,
     help_time,
+    imports,
     lag,
     outage,
     planning,
@@ -39,10 +40,16 @@ CASES: dict[str, Measure] = {
     "full-load": full_load.full_load,
     "outage": outage.outage,
     "verify-10k": lambda plan: verifying.verify(plan, 10_000),
+    "import-actions": lambda plan: imports.imports(plan, "actions", 30 if plan.is_quick else 1_000),
+    "import-commits": lambda plan: imports.imports(
+        plan, "commits", 1_000 if plan.is_quick else 50_000
+    ),
+    "import-million": lambda plan: imports.million(plan, 20_000 if plan.is_quick else 1_000_000),
 }
+_BIG = ("-1m", "-10k", "-million")
 # What --quick takes instead of the cases that need a big table.
 QUICK: dict[str, Measure] = {
-    **{name: case for name, case in CASES.items() if not name.endswith(("-1m", "-10k"))},
+    **{name: case for name, case in CASES.items() if not name.endswith(_BIG)},
     "partition-100k": lambda plan: planning.pruning(plan, 100_000, "partition"),
     "range-100k": lambda plan: planning.pruning(plan, 100_000, "range"),
     "checkpoint-10k": lambda plan: checkpoints.checkpoint(plan, 10_000, 50_000),

@@ -1,0 +1,188 @@
+"""What the cases of the import run in children: an import, opening a log, reading and folding it.
+
+Each does the same with a tiny log first, untimed: libraries, connections, Spark and its workers are
+there when the clock starts.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import ours
+from bench.child import CaseFailedError
+
+VALIDATING, INDEXING = "Validating", "Indexing statistics"
+_LOOK_EVERY_S = 0.25
+_KIB = 1024
+
+
+def load(
+    place: dict[str, Any], backend: str, engine: str, tiny: str, log: str
+) -> Iterator[dict[str, Any]]:
+    """In a child: import a log with an engine, `local` or a master of Spark."""
+    with ours.connect(place, backend, "off") as catalog:
+        ours.warm_arrow(catalog)
+        with _engine(catalog, engine) as chosen:
+            _import(catalog, chosen, tiny, "tiny")
+            loaded = set(sys.modules)
+            yield {}
+            with _tree_memory() as peak:
+                steps = _import(catalog, chosen, log, "t")
+            _require_loaded(loaded)
+        live = catalog.table("t").snapshot().files(["path"]).num_rows
+    size = {"mb": _database_mb(place, backend), "tree_mb": peak[0], "files": live}
+    yield {"seconds": sum(steps.values()), "steps": steps, **size}
+
+
+def opened(tiny: str, log: str) -> Iterator[dict[str, Any]]:
+    """In a child: let deltalake open a log, and ask for its files when the clock has stopped."""
+    from deltalake import DeltaTable
+
+    DeltaTable(tiny).file_uris()
+    yield {}
+    started = time.perf_counter()
+    table = DeltaTable(log)
+    seconds = time.perf_counter() - started
+    yield {"seconds": seconds, "files": len(table.file_uris())}
+
+
+def parsed(place: dict[str, Any], engine: str, tiny: str, log: str) -> Iterator[dict[str, Any]]:
+    """In a child: read and fold a log on an engine, and load nothing."""
+    with ours.connect(place, "sqlite", "off") as catalog, _engine(catalog, engine) as chosen:
+        _parse(chosen, tiny)
+        yield {}
+        started = time.perf_counter()
+        with _tree_memory() as peak:
+            versions = _parse(chosen, log)
+        yield {
+            "seconds": time.perf_counter() - started,
+            "versions": versions,
+            "tree_mb": peak[0],
+        }
+
+
+def bare(place: dict[str, Any], tiny: str, log: str) -> Iterator[dict[str, Any]]:
+    """In a child: write the files' rows of a log, parsed before, to a bare table with one index."""
+    import pyarrow as pa
+    from adbc_driver_sqlite import dbapi
+
+    def write(rows: Any, name: str) -> None:
+        with dbapi.connect(str(Path(place["dir"], name)), autocommit=True) as connection:
+            cursor = connection.cursor()
+            for pragma in ("journal_mode = wal", "synchronous = full", "cache_size = -200000"):
+                cursor.execute(f"pragma {pragma}").fetchall()
+            cursor.execute("begin")
+            cursor.adbc_ingest("files", rows, mode="create")
+            cursor.execute("create unique index identity on files (path, dv_id, added_version)")
+            cursor.execute("commit")
+            cursor.close()
+
+    windows = {source: [window.files for window in _windows(source)] for source in (tiny, log)}
+    write(pa.concat_tables(windows[tiny]), "tiny.db")
+    rows = pa.concat_tables(windows[log])
+    yield {}
+    started = time.perf_counter()
+    write(rows, "bare.db")
+    yield {"seconds": time.perf_counter() - started}
+
+
+def _engine(catalog: Any, engine: str) -> Any:
+    from deltasql.client.engines import choose_engine
+
+    if engine == "local":
+        return choose_engine("local", catalog._session)
+    return choose_engine("spark", catalog._session, master=engine)
+
+
+def _import(catalog: Any, chosen: Any, log: str, name: str) -> dict[str, float]:
+    """Import a log and return the seconds of each step."""
+    from deltasql.client.imports import ImportOptions, TableImport
+
+    steps: dict[str, float] = {}
+    last = ["Loading", time.perf_counter()]
+
+    def change(step: str) -> None:
+        now = time.perf_counter()
+        steps[last[0]] = steps.get(last[0], 0.0) + now - last[1]
+        last[:] = [step, now]
+
+    def observe(progress: Any) -> None:
+        change(progress.step if progress.step in {VALIDATING, INDEXING} else "Loading")
+
+    call = TableImport(catalog._session, log, name, ImportOptions(), chosen.engine, observe)
+    done = call.run()
+    change("")
+    if done.validation is None or not done.validation.is_equal:
+        raise CaseFailedError("the import differs from its log")
+    return steps
+
+
+def _parse(chosen: Any, log: str) -> int:
+    return sum(rows.last - rows.first + 1 for rows in _windows(log, chosen.engine))
+
+
+def _windows(log: str, engine: Any = None) -> Iterator[Any]:
+    """Yield what an engine reads of a log; the local one unless another is given."""
+    from deltasql.importer.engine import LocalEngine
+    from deltasql.importer.read_plan import read_plan
+    from deltasql.importer.tasks import LogReader, cut_tasks
+    from deltasql.storage.local import LocalStore
+    from deltasql.storage.resolve import StoreOpener
+
+    commits = read_plan(LocalStore(log)).commits
+    reader = LogReader(StoreOpener(log, {}, {}))
+    yield from (engine or LocalEngine()).run(reader, cut_tasks(commits))
+
+
+def _require_loaded(before: set[str]) -> None:
+    late = sorted(set(sys.modules) - before)
+    if late:
+        raise CaseFailedError(f"imported inside the timed part: {', '.join(late[:5])}")
+
+
+def _database_mb(place: dict[str, Any], backend: str) -> float:
+    if backend == "sqlite":
+        return sum(file.stat().st_size for file in Path(place["dir"]).glob("catalog.db*")) / 1e6
+    import psycopg
+
+    with psycopg.connect(place["pg_dsn"]) as connection:
+        row = connection.execute("select pg_database_size(current_database())").fetchone()
+    return row[0] / 1e6 if row else 0.0
+
+
+@contextmanager
+def _tree_memory() -> Iterator[list[int]]:
+    """Give the largest memory, in MB, that this process and all below it had at a time."""
+    peak, stop = [0], threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            peak[0] = max(peak[0], _tree_mb())
+            stop.wait(_LOOK_EVERY_S)
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        stop.set()
+        watcher.join()
+
+
+def _tree_mb() -> int:
+    waiting, total = ["self"], 0
+    while waiting:
+        place = Path("/proc", waiting.pop())
+        try:
+            lines = (place / "status").read_text(encoding="utf-8").splitlines()
+            for task in (place / "task").iterdir():
+                waiting += (task / "children").read_text(encoding="utf-8").split()
+        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+            continue
+        found = [line.split()[1] for line in lines if line.startswith("VmRSS:")]
+        total += int(found[0]) if found else 0
+    return total // _KIB
