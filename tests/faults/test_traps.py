@@ -4,6 +4,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -101,21 +102,18 @@ def test_an_overwrite_that_waited_behind_an_append_removes_its_file_too(pg_catal
     with psycopg.connect(found.conninfo()) as blocker:
         lock = f"select 1 from {found.schema}.dl_tables where table_id = %s for update"
         blocker.execute(lock, [table.table_id])
-        outcome: list[object] = []
-        with deltasql.connect(uri, settings=NO_MIRROR) as second:
-            append = threading.Thread(target=lambda: outcome.append(table.append(rows(2))))
-            overwrite = threading.Thread(
-                target=lambda: outcome.append(_overwrite(second.table("orders")))
-            )
-            append.start()
+        with (
+            deltasql.connect(uri, settings=NO_MIRROR) as second,
+            ThreadPoolExecutor(2) as pool,
+        ):
+            append = pool.submit(table.append, rows(2))
             _wait_for_lock_waiters(found.conninfo(), 1)
-            overwrite.start()
+            overwrite = pool.submit(_overwrite, second.table("orders"))
             _wait_for_lock_waiters(found.conninfo(), 2)
             blocker.rollback()
-            append.join(60)
-            overwrite.join(60)
-    assert outcome[0] == 2
-    if isinstance(outcome[1], CommitConflictError):
+            appended, overwritten = append.result(60), overwrite.result(60)
+    assert appended == 2
+    if isinstance(overwritten, CommitConflictError):
         assert ids(table) == [1, 2]
     else:
         assert ids(table) == [9]

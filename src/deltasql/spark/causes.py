@@ -12,13 +12,15 @@ _WRAPPING = re.compile(
 )
 _PLACE = re.compile(r"^Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \(.*?\): ")
 _PYTHON_LINE = re.compile(r"^[A-Za-z_][\w.]*(?::|$)")
-# What Py4J raises when nobody answers; it is not imported, because it loads only with Spark.
+# What Py4J raises when nobody answers, or when the answer was cut off: that one, unlike a refusal
+# of the JVM, has no trace. They are not imported, because Py4J loads only with Spark.
 _NO_ANSWER = "Py4JNetworkError"
+_ANSWER_CUT = "Py4JError"
 
 
 def first_cause(error: BaseException) -> str:
     """Return the line that says what is wrong: of a Python error its own, else Spark's first."""
-    if isinstance(error, ConnectionError) or type(error).__name__ == _NO_ANSWER:
+    if _is_cut_off(error):
         return "Spark's JVM has ended, perhaps for want of memory."
     thrown = getattr(error, "java_exception", None)
     text = str(error) if thrown is None else str(thrown.toString())
@@ -30,3 +32,9 @@ def first_cause(error: BaseException) -> str:
                 return line
     first = next((line for line in lines if line.strip()), type(error).__name__)
     return _PLACE.sub("", _WRAPPING.sub("", first)).strip()
+
+
+def _is_cut_off(error: BaseException) -> bool:
+    kind = type(error).__name__
+    cut = kind == _ANSWER_CUT and "Trace:" not in str(error)
+    return isinstance(error, ConnectionError) or kind == _NO_ANSWER or cut

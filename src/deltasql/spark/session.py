@@ -5,6 +5,7 @@ The JVM's own output goes to a file without a name: a command's stdout is data.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -164,9 +165,15 @@ def _start(master: str, conf: Mapping[str, str]) -> SparkContext:
 
 
 def _quiet(context: SparkContext) -> SparkContext:
-    """Keep a thread of pyspark from printing its stack when the JVM dies: the job tells."""
+    """Keep pyspark and Py4J from printing stacks when the JVM dies: the job tells."""
+    logging.getLogger().addFilter(_is_no_word_of_py4j)
     context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign] # noqa: SLF001
     return context
+
+
+def _is_no_word_of_py4j(record: logging.LogRecord) -> bool:
+    """What Py4J has to say of a lost connection it says on the root logger, with a stack."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _with_attempts(master: str) -> str:

@@ -47,10 +47,26 @@ class Py4JNetworkError(Exception):
     """As Py4J raises one."""
 
 
-@pytest.mark.parametrize("error", [ConnectionRefusedError(111, "x"), Py4JNetworkError("empty")])
+class Py4JError(Exception):
+    """As Py4J raises one."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError(111, "x"),
+        Py4JNetworkError("empty"),
+        Py4JError("An error occurred while calling o1.collect"),
+    ],
+)
 def test_a_jvm_that_does_not_answer_is_told_as_such(error):
     assert first_cause(error) == "Spark's JVM has ended, perhaps for want of memory."
 
 
 def test_an_error_of_python_speaks_for_itself():
     assert first_cause(OSError("no space left\nreally")) == "no space left"
+
+
+def test_what_the_jvm_refused_is_told_as_it_said_it():
+    refused = Py4JError("An error occurred while calling o1.x. Trace:\npy4j.Py4JException: no x")
+    assert first_cause(refused) == "An error occurred while calling o1.x. Trace:"

@@ -62,6 +62,33 @@ def test_another_master_beside_an_active_session_is_refused(spark):
         import_session("local[7]", {})
 
 
+def test_py4j_prints_no_stack_when_its_jvm_resets_the_connection():
+    program = (
+        "import socket, struct, threading, types\n"
+        "from py4j.java_gateway import GatewayClient, GatewayParameters\n"
+        "from py4j.protocol import Py4JError, get_return_value\n"
+        "from deltasql.spark.causes import first_cause\n"
+        "from deltasql.spark.session import _quiet\n"
+        "_quiet(types.SimpleNamespace(_accumulatorServer=types.SimpleNamespace()))\n"
+        "server = socket.create_server(('127.0.0.1', 0))\n"
+        "def reset():\n"
+        "    peer, _ = server.accept()\n"
+        "    peer.recv(100)\n"
+        "    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))\n"
+        "    peer.close()\n"
+        "threading.Thread(target=reset).start()\n"
+        "client = GatewayClient(gateway_parameters=GatewayParameters(port=server.getsockname()[1]))\n"
+        "answer = client.send_command('c\\no1\\ncollect\\ne\\n')\n"
+        "try:\n"
+        "    get_return_value(answer, client, 'o1', 'collect')\n"
+        "except Py4JError as error:\n"
+        "    print(first_cause(error))\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert told.stdout.decode() == "Spark's JVM has ended, perhaps for want of memory.\n"
+    assert told.stderr == b""
+
+
 @pytest.mark.verify
 def test_after_a_jvm_has_died_another_one_serves():
     program = (
