@@ -5,6 +5,8 @@ PYTEST := $(BIN)/pytest
 KEPT := tools/kept_log.sh
 COMPILE := pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes \
 	--no-emit-index-url --no-annotate --no-header --quiet
+# tests start many processes: each would compile every module again
+export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help setup servers demo test verify soak fuzz bench lint fmt lock lock-check docs clean
 

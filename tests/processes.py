@@ -34,3 +34,12 @@ def until(holds, seconds: float = 60.0) -> None:
     while not holds():
         assert time.monotonic() < deadline, "it did not come true in time"
         time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process lives; one that nobody has waited for does not."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    return text.rpartition(")")[2].split()[0] != "Z"

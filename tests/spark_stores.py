@@ -12,7 +12,7 @@ from typing import Any
 from deltasql.errors import StorageUnavailableError
 from deltasql.storage.local import LocalStore
 
-_PATIENCE = 60.0
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class _Once:
     def lost(self, name: str) -> bytes:
         """Wait until another attempt's rows are loaded, then read something else."""
         _mark(self._marks / f"{name}.slow")
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while not (self._marks / f"{name}.loaded").exists():
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -85,7 +85,7 @@ class _Once:
 
     def stuck(self, name: str) -> None:
         """Wait until somebody has had enough."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             time.sleep(0.02)
 

@@ -10,7 +10,7 @@ uv=$(tools/uv.sh)
 export VIRTUAL_ENV=$PWD/.venv
 [ -x .venv/bin/python ] || "$uv" venv --quiet --python ">=3.11" .venv
 # offline first: with a warm cache this takes a second and asks nobody
-"$uv" pip sync --quiet --offline --require-hashes requirements.lock 2>/dev/null ||
-  "$uv" pip sync --quiet --require-hashes requirements.lock
+"$uv" pip sync --compile-bytecode --quiet --offline --require-hashes requirements.lock 2>/dev/null ||
+  "$uv" pip sync --compile-bytecode --quiet --require-hashes requirements.lock
 "$uv" pip install --quiet --offline --no-deps -e . 2>/dev/null || "$uv" pip install --quiet --no-deps -e .
 echo "$want" >"$stamp"

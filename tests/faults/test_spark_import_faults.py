@@ -23,7 +23,7 @@ from deltasql.spark.staging import FolderStaging
 from histories import START, History
 from import_faults import IMPORT_POINTS, truncated
 from import_rows import book_rows
-from processes import finish, until
+from processes import finish, is_running, until
 from readers import require
 from server_process import Unavailable
 from servers import BUCKET, s3_options
@@ -109,15 +109,6 @@ def first_line(driver: subprocess.Popen) -> str:
     line = driver.stdout.readline()
     assert line, driver.communicate()[1]
     return line
-
-
-def is_running(pid: int) -> bool:
-    """Tell whether a process lives; one that nobody has waited for does not."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return False
-    return text.rpartition(")")[2].split()[0] != "Z"
 
 
 def jvm_of(driver: subprocess.Popen) -> int:

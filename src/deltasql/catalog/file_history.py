@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from deltasql.catalog.ahead import read_ahead
 from deltasql.catalog.database import Database
 
 _TEXT, _LONG = pa.string(), pa.int64()
@@ -32,7 +33,8 @@ def stream_intervals(
     Those that are live at `head` come with what their adds said.
     """
     params = {"table_id": table_id, "since": since, "head": head}
-    return database.arrow_batches(database.queries.text("file_intervals"), params, _INTERVALS)
+    text = database.queries.text("file_intervals")
+    return read_ahead(database.arrow_batches(text, params, _INTERVALS))
 
 
 def version_digests(database: Database, table_id: str, first: int, last: int) -> pa.Table:

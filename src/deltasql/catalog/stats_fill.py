@@ -7,12 +7,12 @@ moment when all of its rows are there. Whoever comes after a crash drops what wa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
+from deltasql.catalog.ahead import read_ahead
 from deltasql.catalog.database import BulkWork, Database, Work
 from deltasql.catalog.definitions import load_definition, open_columns, pair_leaves
 from deltasql.catalog.rows import TableState, table_row
@@ -30,7 +30,6 @@ from deltasql.protocol.actions import Metadata
 from deltasql.protocol.codec import decode_commit
 from deltasql.protocol.columns import Leaf
 
-T = TypeVar("T")
 Pairs = tuple[tuple[StatsColumn, Leaf], ...]
 
 _FILES_EACH = 50_000
@@ -83,7 +82,7 @@ class StatsFill:
             (files.num_rows, bulk_index_rows(files["stats"], files["file_id"], pairs))
             for files in _portions(batches)
         )
-        for files, rows in _ahead(found):
+        for files, rows in read_ahead(found):
             with self.database.bulk() as work:
                 load_index(work, rows)
                 crash_point("before-stats-part")
@@ -103,15 +102,6 @@ class StatsFill:
     def _drop(self, work: Work, table_id: str) -> None:
         for name in _DROP:
             work.run(name, table_id=table_id, never=NEVER)
-
-
-def _ahead(given: Iterator[T]) -> Iterator[T]:
-    """Let a thread read the next while the caller writes this one."""
-    with ThreadPoolExecutor(1, thread_name_prefix="deltasql-index") as pool:
-        coming = pool.submit(next, given, None)
-        while (found := coming.result()) is not None:
-            coming = pool.submit(next, given, None)
-            yield found
 
 
 def _portions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

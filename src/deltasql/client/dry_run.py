@@ -69,7 +69,7 @@ class Preview:
 def rates_of(uri: CatalogUri, engine: Engine) -> Rates:
     """Return what the database of a URI needs, filled by an engine."""
     rates = POSTGRES if isinstance(uri, PostgresUri) else SQLITE
-    return rates if engine.name == LocalEngine.name else rates.on_spark()
+    return rates if isinstance(engine, LocalEngine) else rates.on_spark()
 
 
 @dataclass(slots=True)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from queue import SimpleQueue
 from typing import Protocol
 
+from deltasql.importer.reader_process import ReaderProcess
 from deltasql.importer.tasks import LogReader, Rows, Task
+
+# So many tasks are worth the start of processes for them.
+MANY_TASKS = 3
+_MOST_PROCESSES = 4
 
 
 class Engine(Protocol):
@@ -32,32 +42,71 @@ class Engine(Protocol):
         ...
 
 
-class LocalEngine:
-    """Threads of this process: one reads and folds while the caller writes to the database.
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
 
-    A second reader would only wait for the interpreter's lock, and its rows take memory.
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """Reads and folds beside the caller, who writes to the database meanwhile.
+
+    Few tasks are done by a thread; a second one would only wait for the interpreter's lock. Many
+    are done by processes, one for each core, where those can open the store.
     """
 
-    name = "local"
-
-    def __init__(self, ahead: int = 1) -> None:
-        self._ahead = ahead
+    cores: int = 0
+    name: str = field(default="local", init=False)
 
     def run(self, reader: LogReader, tasks: Iterable[Task]) -> Iterator[Rows]:
         """Yield what each task read."""
         left = iter(tasks)
-        with ThreadPoolExecutor(1, thread_name_prefix="deltasql-import") as pool:
-            waiting: deque[Future[Rows]] = deque(
-                pool.submit(reader, task) for task in islice(left, self._ahead)
-            )
-            try:
-                while waiting:
-                    rows = waiting.popleft().result()
-                    waiting.extend(pool.submit(reader, task) for task in islice(left, 1))
-                    yield rows
-            finally:
-                for future in waiting:
-                    future.cancel()
+        first = list(islice(left, MANY_TASKS))
+        cores = min(self.cores or _cores(), _MOST_PROCESSES)
+        every = chain(first, left)
+        opener = reader.elsewhere
+        # an interpreter inside another program has no command of its own
+        if len(first) < MANY_TASKS or cores == 1 or opener is None or not sys.executable:
+            return _in_a_thread(reader, every)
+        return _in_processes(replace(reader, open_store=opener), every, cores)
 
     def close(self) -> None:
         """Nothing outlives a run."""
+
+
+def _in_a_thread(reader: LogReader, tasks: Iterator[Task]) -> Iterator[Rows]:
+    with ThreadPoolExecutor(1, thread_name_prefix="deltasql-import") as pool:
+        yield from _in_order(pool, reader, tasks, ahead=1)
+
+
+def _in_processes(reader: LogReader, tasks: Iterator[Task], count: int) -> Iterator[Rows]:
+    with (
+        # left last: its threads wait for the processes, which are ended before
+        ThreadPoolExecutor(count, thread_name_prefix="deltasql-import") as pool,
+        ExitStack() as started,
+    ):
+        idle: SimpleQueue[ReaderProcess] = SimpleQueue()
+        for _ in range(count):
+            idle.put(started.enter_context(ReaderProcess(reader)))
+
+        def do(task: Task) -> Rows:
+            process = idle.get()
+            try:
+                return process.do(task)
+            finally:
+                idle.put(process)
+
+        yield from _in_order(pool, do, tasks, ahead=count + 1)
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, do: Callable[[Task], Rows], tasks: Iterator[Task], *, ahead: int
+) -> Iterator[Rows]:
+    waiting: deque[Future[Rows]] = deque(pool.submit(do, task) for task in islice(tasks, ahead))
+    try:
+        while waiting:
+            rows = waiting.popleft().result()
+            waiting.extend(pool.submit(do, task) for task in islice(tasks, 1))
+            yield rows
+    finally:
+        for future in waiting:
+            future.cancel()

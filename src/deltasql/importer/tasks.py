@@ -18,8 +18,8 @@ from deltasql.parity.events import events_of
 from deltasql.storage.port import ObjectStore
 
 # A task's rows are in memory as a whole: as JSON they are about so big.
-TASK_BYTES = 48 * 1024 * 1024
-TASK_VERSIONS = 10_000
+TASK_BYTES = 16 * 1024 * 1024
+TASK_VERSIONS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,14 @@ Rows: TypeAlias = VersionWindow | StatePart
 
 @dataclass(frozen=True, slots=True)
 class LogReader:
-    """Does a task; where it can be pickled, on any machine that reaches the store."""
+    """Does a task; where it can be pickled, on any machine that reaches the store.
+
+    `elsewhere` opens the store in another process, where `open_store` cannot.
+    """
 
     open_store: Callable[[], ObjectStore]
     lenient: bool = False
+    elsewhere: Callable[[], ObjectStore] | None = None
 
     def __call__(self, task: Task) -> Rows:
         """Return what the task is to read.

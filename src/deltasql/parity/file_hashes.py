@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from deltasql.protocol.identity import path_key
@@ -40,15 +41,20 @@ def text_hash(text: str | None) -> int:
 
 def hash_keys(files: pa.Table | pa.RecordBatch) -> npt.NDArray[np.uint64]:
     """Return the identities of files: path, dv_id."""
-    paths, vectors = files.column("path").to_pylist(), files.column("dv_id").to_pylist()
-    return np.array(
-        [key_hash(path, dv) for path, dv in zip(paths, vectors, strict=True)], dtype=np.uint64
-    )
+    paths, vectors = files.column("path"), files.column("dv_id")
+    if _is_any(pc.starts_with(paths, "/")) or _is_any(pc.starts_with(paths, "file:")):
+        pairs = zip(paths.to_pylist(), vectors.to_pylist(), strict=True)
+        return np.array([key_hash(path, dv) for path, dv in pairs], dtype=np.uint64)
+    texts = paths
+    if _is_any(pc.greater(pc.binary_length(vectors), 0)):
+        both = pc.binary_join_element_wise(paths, pc.fill_null(vectors, ""), "\0")
+        texts = pc.if_else(pc.greater(pc.binary_length(vectors), 0), both, paths)
+    return _hash_texts(texts)
 
 
 def hash_contents(files: pa.Table | pa.RecordBatch) -> npt.NDArray[np.uint64]:
     """Return what adds say beside their size: statistics, partition values, time."""
-    stats = [text_hash(text) for text in files.column("stats").to_pylist()]
+    stats = _hash_texts(files.column("stats"))
     known: dict[str | None, int] = {}
     partitions = [
         known[text] if text in known else known.setdefault(text, text_hash(text))
@@ -57,8 +63,18 @@ def hash_contents(files: pa.Table | pa.RecordBatch) -> npt.NDArray[np.uint64]:
     return mix_contents(stats, partitions, numbers(files.column("modification_time").fill_null(0)))
 
 
+def _hash_texts(texts: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """Return what `text_hash` says of each: as bytes they need not be encoded again."""
+    found = texts.cast(pa.binary()).to_pylist()
+    return np.array([0 if text is None else _hash(text) for text in found], dtype=np.uint64)
+
+
+def _is_any(found: pa.Array | pa.ChunkedArray) -> bool:
+    return bool(pc.any(found).as_py())
+
+
 def mix_contents(
-    stats: list[int], partitions: list[int], times: npt.NDArray[np.int64]
+    stats: list[int] | npt.NDArray[np.uint64], partitions: list[int], times: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.uint64]:
     """Return one hash of the three."""
     with np.errstate(over="ignore"):

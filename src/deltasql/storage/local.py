@@ -62,8 +62,14 @@ class LocalStore:
 
     def get(self, key: str) -> bytes:
         """Return the whole file."""
-        with self._reading(key) as (descriptor, _), io.FileIO(descriptor, closefd=False) as file:
-            return file.readall()
+        descriptor, _ = self._open(key)
+        # without context managers: an import gets a million commits
+        try:
+            return io.FileIO(descriptor, closefd=False).readall()
+        except OSError as error:
+            raise from_os(error, "read", key) from error
+        finally:
+            os.close(descriptor)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Return up to `length` bytes from `start`."""
@@ -80,13 +86,15 @@ class LocalStore:
     def list_from(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         """Yield the files below the prefix in bytewise order of their keys."""
         after = bytewise(start_after)
-        found = sorted((bytewise(key), key, entry) for key, entry in self._walk(prefix))
-        for order, key, entry in found:
+        every = sorted((bytewise(key), key, entry) for key, entry in self._walk(prefix))
+        for order, key, entry in every:
             if order <= after or durable.is_temporary(entry.name):
                 continue
-            # a file may go between the listing and this look at it
-            with suppress(ObjectNotFoundError, UnsafePathError):
-                yield self.head(key) if entry.is_symlink() else _look(key, entry)
+            try:
+                found = self.head(key) if entry.is_symlink() else _look(key, entry)
+            except (ObjectNotFoundError, UnsafePathError):
+                continue  # it went between the listing and this look at it, or leads outside
+            yield found
 
     def folders(self, prefix: str = "") -> tuple[str, ...]:
         """Return the directories of one directory; linked ones are not entered."""
@@ -270,12 +278,14 @@ def _writing(key: str) -> Iterator[None]:
 
 def _is_text(name: str) -> bool:
     """Tell whether a key can spell the file name; bytes that are no UTF-8 cannot be asked for."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _look(key: str, entry: os.DirEntry[str]) -> ObjectInfo:
-    with translated("list", key):
+    try:
         status = entry.stat()
+    except OSError as error:
+        raise from_os(error, "list", key) from error
     if not stat.S_ISREG(status.st_mode):
         raise _missing(key)
     return _info(key, status)
