@@ -8,7 +8,7 @@ import deltasql
 from deltasql.client.engines import choose_engine
 from deltasql.errors import BadArgumentError, MissingExtraError
 from deltasql.importer.engine import LocalEngine
-from deltasql.spark.engine import SparkEngine
+from deltasql.jobs.engine import SparkEngine
 from histories import History
 from import_rows import book_rows
 from processes import finish
@@ -40,7 +40,7 @@ def test_without_java_the_import_runs_here_and_one_line_says_so(session, no_java
 
 @pytest.mark.parametrize("asked", [{"kind": "spark"}, {"kind": "auto", "master": "local[1]"}])
 def test_whoever_wants_spark_is_told_what_is_missing(session, monkeypatch, asked):
-    monkeypatch.setattr("deltasql.spark.session.find_spec", lambda name: None)
+    monkeypatch.setattr("deltasql.jobs.session.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="pyspark is not installed") as told:
         choose_engine(asked.pop("kind"), session, **asked)
     assert "deltasql[spark]" in told.value.advice

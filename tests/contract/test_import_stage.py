@@ -12,8 +12,8 @@ import deltasql
 from deltasql.catalog import import_stage
 from deltasql.catalog.dialects.postgres_opener import PostgresOpener
 from deltasql.errors import BadArgumentError
-from deltasql.spark.database_staging import DatabaseStaging
-from deltasql.spark.staging import StageGoneError
+from deltasql.jobs.database_staging import DatabaseStaging
+from deltasql.jobs.staging import StageGoneError
 
 pytestmark = pytest.mark.req("R62", "R63")
 
@@ -94,7 +94,7 @@ def test_cleaning_up_waits_for_a_task_that_is_writing(database):
 def test_what_a_killed_run_has_left_is_swept_and_a_living_one_is_not(database, uri):
     program = (
         "import os, signal, deltasql\n"
-        "from deltasql.spark.database_staging import DatabaseStaging\n"
+        "from deltasql.jobs.database_staging import DatabaseStaging\n"
         f"database = deltasql.connect({uri!r})._session.book.database\n"
         "with DatabaseStaging(database).open() as stage:\n"
         "    stage.for_tasks.put(7, 1, b'lost')\n    os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -19,9 +19,9 @@ from deltasql.errors import (
 from deltasql.importer import tasks
 from deltasql.importer.read_plan import read_plan
 from deltasql.importer.tasks import CommitTask, LogReader
+from deltasql.jobs.engine import SparkEngine
+from deltasql.jobs.staging import FolderStaging
 from deltasql.protocol.files import commit_key
-from deltasql.spark.engine import SparkEngine
-from deltasql.spark.staging import FolderStaging
 from deltasql.storage.local import LocalStore
 from deltasql.storage.resolve import StoreOpener
 from histories import History

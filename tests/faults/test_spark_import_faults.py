@@ -16,10 +16,10 @@ import pytest
 import deltasql
 from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.importer import tasks
+from deltasql.jobs.database_staging import DatabaseStaging
+from deltasql.jobs.engine import SparkEngine
+from deltasql.jobs.staging import FolderStaging
 from deltasql.protocol.files import commit_key
-from deltasql.spark.database_staging import DatabaseStaging
-from deltasql.spark.engine import SparkEngine
-from deltasql.spark.staging import FolderStaging
 from histories import START, History
 from import_faults import IMPORT_POINTS, truncated
 from import_rows import book_rows

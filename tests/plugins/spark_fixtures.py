@@ -4,7 +4,7 @@ import pytest
 
 import delta_spark
 from deltasql.errors import MissingExtraError
-from deltasql.spark.session import ImportSession, import_session
+from deltasql.jobs.session import ImportSession, import_session
 from readers import require
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.cli.readers import Count
 from deltasql.errors import MissingExtraError
-from deltasql.spark.session import available, import_session
+from deltasql.jobs.session import available, import_session
 
 if TYPE_CHECKING:
     from deltasql.client.engines import EngineKind
     from deltasql.client.table import Table
-    from deltasql.spark.session import ImportSession
+    from deltasql.jobs.session import ImportSession
 
 _MASTER = "local[2]"
 _DELTA = {

@@ -11,8 +11,8 @@ from deltasql.errors import BadArgumentError
 from deltasql.importer.engine import Engine, LocalEngine
 
 if TYPE_CHECKING:
-    from deltasql.spark.session import ImportSession
-    from deltasql.spark.staging import Staging
+    from deltasql.jobs.session import ImportSession
+    from deltasql.jobs.staging import Staging
 
 EngineKind = Literal["auto", "spark", "local"]
 _INSTEAD = (
@@ -62,7 +62,7 @@ def choose_engine(
                 hint="Leave out --master and --conf, or use --engine spark.",
             )
         return ChosenEngine(LocalEngine())
-    from deltasql.spark.session import available  # noqa: PLC0415 (the door to an extra)
+    from deltasql.jobs.session import available  # noqa: PLC0415 (the door to an extra)
 
     if not wants_spark and not available():
         return ChosenEngine(LocalEngine(), _INSTEAD)
@@ -70,8 +70,8 @@ def choose_engine(
 
 
 def _spark_engine(session: Session, master: str | None, conf: Mapping[str, str]) -> Engine:
-    from deltasql.spark.engine import SparkEngine  # noqa: PLC0415 (the door to an extra)
-    from deltasql.spark.session import import_session  # noqa: PLC0415
+    from deltasql.jobs.engine import SparkEngine  # noqa: PLC0415 (the door to an extra)
+    from deltasql.jobs.session import import_session  # noqa: PLC0415
 
     _refuse_far_workers(session, master)
     spark = import_session(master, conf)
@@ -84,11 +84,11 @@ def _spark_engine(session: Session, master: str | None, conf: Mapping[str, str])
 
 def _staging(session: Session, spark: ImportSession) -> Staging:
     if spark.is_local:
-        from deltasql.spark.staging import FolderStaging  # noqa: PLC0415 (the door to an extra)
+        from deltasql.jobs.staging import FolderStaging  # noqa: PLC0415 (the door to an extra)
 
         return FolderStaging.temporary()
     _refuse_far_workers(session, str(spark.context.master))
-    from deltasql.spark.database_staging import DatabaseStaging  # noqa: PLC0415
+    from deltasql.jobs.database_staging import DatabaseStaging  # noqa: PLC0415
 
     return DatabaseStaging.of(session.book.database)
 

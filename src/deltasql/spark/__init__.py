@@ -1,1 +1,1 @@
-"""PySpark: the engines for big tables. Nothing below imports it, and it loads only when asked."""
+"""Tables as DataFrames: what Spark users call. It loads pyspark, which nothing below does."""

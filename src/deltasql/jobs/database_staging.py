@@ -12,7 +12,7 @@ from deltasql.catalog.dialects.postgres import PostgresDatabase
 from deltasql.catalog.dialects.postgres_opener import PostgresOpener
 from deltasql.catalog.import_stage import ImportStage, sweep_stages
 from deltasql.errors import BadArgumentError, CatalogUnavailableError
-from deltasql.spark.staging import Staged, StageGoneError, digest_of, require_whole
+from deltasql.jobs.staging import Staged, StageGoneError, digest_of, require_whole
 
 
 @dataclass(frozen=True, slots=True)

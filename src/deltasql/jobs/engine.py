@@ -18,10 +18,10 @@ from deltasql.errors import (
 )
 from deltasql.importer.packing import unpack
 from deltasql.importer.tasks import LogReader, Rows, Task
-from deltasql.spark.causes import first_cause
-from deltasql.spark.session import ImportSession
-from deltasql.spark.staging import Stage, Staged, StageGoneError, Staging
-from deltasql.spark.work import Failed, Numbered, Outcome, StagedWork
+from deltasql.jobs.causes import first_cause
+from deltasql.jobs.session import ImportSession
+from deltasql.jobs.staging import Stage, Staged, StageGoneError, Staging
+from deltasql.jobs.work import Failed, Numbered, Outcome, StagedWork
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from deltasql.errors import BadArgumentError, MissingExtraError, TableImportError
-from deltasql.spark.causes import first_cause
-from deltasql.spark.java import INSTALL, find_java
+from deltasql.jobs.causes import first_cause
+from deltasql.jobs.java import INSTALL, find_java
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from deltasql.spark.staging import FolderStaging, StageGoneError
+from deltasql.jobs.staging import FolderStaging, StageGoneError
 
 
 def test_what_an_attempt_left_is_taken_once(tmp_path):
@@ -49,7 +49,7 @@ def test_nothing_is_left_behind(tmp_path, fails):
 def test_the_folder_of_a_killed_run_is_removed_and_that_of_a_living_one_stays(tmp_path):
     program = (
         "import os, signal\nfrom pathlib import Path\n"
-        "from deltasql.spark.staging import FolderStaging\n"
+        "from deltasql.jobs.staging import FolderStaging\n"
         f"with FolderStaging(Path({str(tmp_path)!r})).open() as stage:\n"
         "    stage.for_tasks.put(0, 1, b'lost')\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from deltasql.errors import DeltaSqlError
 from deltasql.importer.packing import pack
 from deltasql.importer.tasks import LogReader, Task
-from deltasql.spark.staging import Staged, TaskStage
+from deltasql.jobs.staging import Staged, TaskStage
 from deltasql.storage.port import ObjectStore
 
 Numbered: TypeAlias = tuple[int, Task]
