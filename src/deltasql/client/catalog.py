@@ -29,7 +29,7 @@ from deltasql.errors import MirrorLagError, TableExistsError, TableStateError
 from deltasql.protocol.conflicts import ReadSet
 from deltasql.protocol.properties import read_interval
 from deltasql.storage.location import parse_location
-from deltasql.storage.resolve import canonical_location, location_key
+from deltasql.storage.resolve import StoreOpener, canonical_location, location_key
 
 if TYPE_CHECKING:
     from deltasql.client.engines import EngineKind
@@ -256,6 +256,12 @@ class Catalog:
     def database_status(self) -> migrations.SchemaStatus:
         """Return which migrations the database has and which it lacks."""
         return migrations.status(self._session.book.database)
+
+    def store_opener(self, location: str) -> StoreOpener:
+        """Return how another process opens the store at a location."""
+        return StoreOpener.of(
+            location, self._session.storage_options, self._session.settings.stores
+        )
 
     def close(self) -> None:
         """Let go of everything; commits are safe, mirroring under way is finished."""

@@ -27,6 +27,7 @@ from deltasql.errors import BadArgumentError, CommitConflictError, TableStateErr
 from deltasql.events import SnapshotOpened
 from deltasql.protocol.actions import Action, Add, Metadata, Protocol
 from deltasql.protocol.schema import StructField, StructType
+from deltasql.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     from deltasql.client.vacuum import VacuumReport
@@ -58,6 +59,11 @@ class Table:
     def location(self) -> str:
         """Where the table's files and log are."""
         return self._row.location
+
+    @property
+    def store(self) -> ObjectStore:
+        """The store at the table's location."""
+        return self._session.store_of(self._row)
 
     @property
     def version(self) -> int:
@@ -111,10 +117,11 @@ class Table:
     ) -> Scan:
         """Return the rows to read; `allowed_roots` lets a shallow clone reach its source."""
         snapshot = self.snapshot(version, timestamp, where)
-        store = self._session.store_of(self._row)
         # an absolute path below the table itself leads nowhere else
         roots = (self._row.location, *allowed_roots)
-        return Scan(snapshot, store, columns_or_none(columns), where, roots, self._session.store_at)
+        return Scan(
+            snapshot, self.store, columns_or_none(columns), where, roots, self._session.store_at
+        )
 
     def append(self, data: Any, *, schema_mode: SchemaMode = "strict", **options: Any) -> int:
         """Add rows and return the new version.
@@ -300,7 +307,7 @@ class Table:
 
         old.require_files()
         planned = plans.plan_restore(now, old, parameters)
-        require_present(planned.actions, self._session.store_of(self._row))
+        require_present(planned.actions, self.store)
         return planned
 
     def _write(self, work: Callable[[StagedTable], None], options: Mapping[str, Any]) -> int:

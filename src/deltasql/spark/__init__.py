@@ -1,1 +1,6 @@
 """Tables as DataFrames: what Spark users call. It loads pyspark, which nothing below does."""
+
+from deltasql.spark.datasource import register
+from deltasql.spark.read import attach, explain, read
+
+__all__ = ["attach", "explain", "read", "register"]

@@ -1,0 +1,144 @@
+"""read: one version of a table as a DataFrame, planned in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from deltasql.catalog.snapshots import Snapshot
+from deltasql.client.table import Table
+from deltasql.errors import BadArgumentError
+from deltasql.protocol.columns import find_field, mapping_mode, physical_name
+from deltasql.settings import Settings
+from deltasql.spark.address import open_catalog, open_table
+from deltasql.spark.native_scan import FileList, scan_natively
+from deltasql.spark.read_plan import ReadPlan, plan_read
+from deltasql.spark.schema import physical_schema, spark_schema
+from deltasql.spark.source_options import SOURCE, source_options
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What of a table is read: one version, some columns, the rows that a filter keeps."""
+
+    version: int | None = None
+    timestamp: datetime | int | str | None = None
+    where: str | None = None
+    columns: Sequence[str] | None = None
+    settings: Settings | None = field(default=None, repr=False)
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+
+    @property
+    def opening(self) -> dict[str, Any]:
+        """How the catalog and the stores are opened."""
+        return {"settings": self.settings, "storage_options": self.storage_options}
+
+
+def read(
+    spark: SparkSession, uri: str | None = None, table: str | None = None, **options: Any
+) -> DataFrame:
+    """Return a table as a DataFrame; the table is named by the URI or beside it.
+
+    Options are those of ReadOptions: version or timestamp, where (a filter that SQL skips files
+    by, and that Spark applies), columns. The DataFrame stays the version that it was planned on.
+
+    Raises:
+        BadArgumentError, BadPredicateError: an option does not fit.
+        TableNotFoundError, VersionNotFoundError: there is no such table or version.
+        UnsupportedFeatureError: the table needs a reader feature that deltasql lacks.
+    """
+    chosen = _chosen(options)
+    with open_table(uri, table, **chosen.opening) as (_, found):
+        return _frame(spark, uri, found, chosen)
+
+
+def explain(uri: str | None = None, table: str | None = None, **options: Any) -> ReadPlan:
+    """Return how `read` would read a table: version, files, and by whom they are scanned."""
+    chosen = _chosen(options)
+    with open_table(uri, table, **chosen.opening) as (_, found):
+        return _plan(found, chosen)[1]
+
+
+def attach(spark: SparkSession, uri: str | None = None, **options: Any) -> tuple[str, ...]:
+    """Make every table of a catalog a temporary view, at its newest version; return their names.
+
+    A table of a namespace becomes `namespace_name`, because a temporary view has one name.
+    """
+    chosen = _chosen(options)
+    views = []
+    with open_catalog(uri, **chosen.opening) as catalog:
+        for info in catalog.tables():
+            view = info.name.replace(".", "_")
+            if view in views:
+                raise BadArgumentError(f"Two tables would become the view {view}.")
+            _frame(spark, uri, catalog.table(info.name), chosen).createOrReplaceTempView(view)
+            views.append(view)
+    return tuple(views)
+
+
+def _chosen(options: Mapping[str, Any]) -> ReadOptions:
+    try:
+        return ReadOptions(**options)
+    except TypeError:
+        known = list(ReadOptions.__slots__)
+        wrong = ", ".join(sorted(set(options) - set(known)))
+        raise BadArgumentError(
+            f"There is no option {wrong} of a read.", hint=f"There are: {', '.join(known)}."
+        ) from None
+
+
+def _plan(table: Table, options: ReadOptions) -> tuple[Snapshot, ReadPlan]:
+    snapshot = table.snapshot(options.version, options.timestamp)
+    return snapshot, plan_read(snapshot, table.store, options.where)
+
+
+def _frame(spark: SparkSession, uri: str | None, table: Table, options: ReadOptions) -> DataFrame:
+    snapshot, plan = _plan(table, options)
+    if plan.way == "native" and _is_classic(spark):
+        frame = _native_frame(spark, snapshot, plan)
+    else:
+        given = source_options(
+            uri, plan.table, plan.version, options.where, options.storage_options
+        )
+        frame = spark.read.format(SOURCE).options(**given).load()
+    if options.where is not None:
+        frame = frame.where(options.where)
+    return frame if options.columns is None else frame.select(*_columns(snapshot, options.columns))
+
+
+def _is_classic(spark: SparkSession) -> bool:
+    """Tell whether Spark's own parts can be reached: through Spark Connect they cannot."""
+    return hasattr(spark, "_jsparkSession")
+
+
+def _native_frame(spark: SparkSession, snapshot: Snapshot, plan: ReadPlan) -> DataFrame:
+    mode = mapping_mode(snapshot.metadata.configuration)
+    schema = physical_schema(snapshot.schema, mode)
+    partitions = snapshot.metadata.partition_columns
+    names = {one.name: physical_name(one, mode) for one in snapshot.schema.fields}
+    columns = tuple(names[name] for name in partitions)
+    frame = scan_natively(spark, FileList(schema, columns, dict(plan.directories), plan.paths))
+    if mode == "none":
+        return frame
+    wanted = spark_schema(snapshot.schema)
+    renamed = [
+        fn.col(_quoted(names[one.name])).cast(one.dataType).alias(one.name, metadata=one.metadata)
+        for one in wanted.fields
+    ]
+    return frame.select(*renamed)
+
+
+def _columns(snapshot: Snapshot, columns: Sequence[str]) -> list[Column]:
+    missing = [name for name in columns if find_field(snapshot.schema, name) is None]
+    if missing:
+        raise BadArgumentError(f"The table has no column {', '.join(missing)}.")
+    return [fn.col(_quoted(name)) for name in columns]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

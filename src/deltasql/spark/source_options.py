@@ -1,0 +1,85 @@
+"""The options of `format("deltasql")`, as Delta spells them: read from a mapping, and written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltasql.errors import BadArgumentError
+from deltasql.spark.address import table_name
+
+SOURCE = "deltasql"
+_URI, _PATH, _TABLE = "uri", "path", "table"
+_VERSION, _TIMESTAMP, _WHERE, _COLUMNS = "versionAsOf", "timestampAsOf", "where", "columns"
+_STORAGE = "storageOptions"
+_KNOWN = (_URI, _PATH, _TABLE, _VERSION, _TIMESTAMP, _WHERE, _COLUMNS, _STORAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Which table, and what of it; the options of the stores are shown to nobody."""
+
+    uri: str | None
+    table: str
+    version: int | None = None
+    timestamp: str | None = None
+    where: str | None = None
+    columns: tuple[str, ...] | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def source_options(
+    uri: str | None,
+    table: str,
+    version: int,
+    where: str | None,
+    storage_options: Mapping[str, str] | None,
+) -> dict[str, str]:
+    """Return the options by which a source reads what a call has planned."""
+    given = {
+        _URI: uri,
+        _TABLE: table,
+        _VERSION: str(version),
+        _WHERE: where,
+        _STORAGE: json.dumps(dict(storage_options)) if storage_options else None,
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Read options, whose names Spark does not distinguish by case.
+
+    Raises:
+        BadArgumentError: one is not known, or its value does not fit.
+    """
+    named = {name.lower(): name for name in _KNOWN}
+    unknown = sorted(key for key in options if key.lower() not in named)
+    if unknown:
+        raise BadArgumentError(
+            f'format("deltasql") has no option {", ".join(unknown)}.',
+            hint=f"It has {', '.join(_KNOWN)}.",
+        )
+    given: dict[str, Any] = {named[key.lower()]: value for key, value in options.items()}
+    if _URI in given and _PATH in given:
+        raise BadArgumentError("The catalog's URI is given twice, as an option and as the path.")
+    uri = given.get(_URI, given.get(_PATH))
+    columns = given.get(_COLUMNS)
+    return SourceOptions(
+        uri,
+        table_name(uri, given.get(_TABLE)),
+        _version(given.get(_VERSION)),
+        given.get(_TIMESTAMP),
+        given.get(_WHERE),
+        tuple(name.strip() for name in columns.split(",")) if columns else None,
+        json.loads(given.get(_STORAGE, "{}")),
+    )
+
+
+def _version(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise BadArgumentError(f"versionAsOf is {text!r}, which is no version.")
+    return int(text)

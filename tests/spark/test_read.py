@@ -1,0 +1,290 @@
+"""Spark reads what SQL says: the rows and the very schema that Delta Spark shows."""
+
+import datetime as dt
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+import delta_spark
+import deltasql
+import deltasql.spark
+from builders import NO_MIRROR, a_table, rows
+from corpora import EXPECTED, needs_corpora
+from deltasql.errors import (
+    BadArgumentError,
+    BadPredicateError,
+    CorruptDataError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
+from readers import read_deltasql, sort_rows
+
+pytestmark = pytest.mark.req("R26")
+UTC = dt.UTC
+TYPES = pa.table(
+    {
+        "i": pa.array([1, None, 3], pa.int32()),
+        "l": pa.array([2**40, 5, None], pa.int64()),
+        "f": pa.array([1.5, float("nan"), None], pa.float32()),
+        "d": pa.array([Decimal("1.25"), None, Decimal("-9.99")], pa.decimal128(9, 2)),
+        "t": pa.array(
+            [dt.datetime(2024, 1, 2, 3, 4, 5, 678901, UTC)] * 3, pa.timestamp("us", "UTC")
+        ),
+        "n": pa.array([dt.datetime(1969, 1, 2), None, None], pa.timestamp("us")),
+        "day": pa.array([dt.date(2024, 2, 29), None, dt.date(1, 1, 1)]),
+        "b": pa.array([b"\x00\xff", b"", None], pa.binary()),
+        "y": pa.array([True, False, None]),
+        "s": pa.array([{"a": 1, "z": ["x"]}, None, {"a": None, "z": []}]),
+        "m": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())),
+        "p": ["a b", None, "x/y%é"],
+    }
+)
+
+
+@pytest.fixture
+def session(spark):
+    return spark.spark
+
+
+@pytest.fixture
+def catalog(catalog_uri):
+    with deltasql.connect(catalog_uri) as opened:
+        yield opened
+
+
+@pytest.fixture
+def typed(catalog, tmp_path):
+    table = a_table(catalog, tmp_path, "typed", schema=TYPES.schema, partition_by=["p"])
+    table.append(TYPES)
+    return table
+
+
+def collected(frame):
+    return sort_rows(frame.toArrow().to_pylist())
+
+
+def named(catalog_uri, name):
+    return f"{catalog_uri}{'&' if '?' in catalog_uri else '?'}table={name}"
+
+
+def test_rows_and_schema_are_those_of_delta_spark(session, catalog_uri, typed):
+    frame = deltasql.spark.read(session, catalog_uri, "typed")
+    assert deltasql.spark.explain(catalog_uri, "typed").way == "native"
+    delta_spark.find_jars()
+    other = session.read.format("delta").load(typed.location)
+    assert frame.schema.json() == other.schema.json()
+    assert repr(collected(frame)) == repr(collected(other))
+
+
+def test_the_source_gives_the_same_without_a_jar(session, catalog_uri, typed):
+    frame = session.read.format("deltasql").load(named(catalog_uri, "typed"))
+    native = deltasql.spark.read(session, named(catalog_uri, "typed"))
+    assert frame.schema.json() == native.schema.json()
+    assert repr(collected(frame)) == repr(collected(native))
+
+
+def test_older_versions_and_times(session, catalog_uri, catalog, tmp_path):
+    table = a_table(catalog, tmp_path)
+    for number in range(1, 4):
+        table.append(rows(number))
+    table.delete("day = 'a'")
+    moment = table.history()[1].committed_at
+
+    def ids(**options):
+        frame = deltasql.spark.read(session, catalog_uri, "orders", **options)
+        return sorted(row.id for row in frame.collect())
+
+    assert ids() == []
+    assert ids(version=2) == [1, 2]
+    assert ids(timestamp=moment) == [1, 2, 3]
+    source = session.read.format("deltasql").option("versionAsOf", 2).option("table", "orders")
+    assert source.load(catalog_uri).count() == 2
+    with pytest.raises(VersionNotFoundError):
+        ids(version=9)
+
+
+def test_a_frame_stays_the_version_it_was_planned_on(session, catalog_uri, catalog, tmp_path):
+    table = a_table(catalog, tmp_path)
+    table.append(rows(1))
+    frame = deltasql.spark.read(session, catalog_uri, "orders")
+    table.append(rows(2))
+    table.overwrite(rows(3))
+    assert [row.id for row in frame.collect()] == [1]
+
+
+def test_a_filter_skips_files_in_sql_and_is_applied(session, catalog_uri, catalog, tmp_path):
+    table = a_table(catalog, tmp_path)
+    for number in range(8):
+        table.append(rows(number, number + 100, day=f"d{number % 2}"))
+    where = "day = 'd1' and id < 4"
+    assert deltasql.spark.explain(catalog_uri, "orders", where=where).files.num_rows == 2
+    found = deltasql.spark.read(session, catalog_uri, "orders", where=where, columns=["id"])
+    assert found.columns == ["id"]
+    assert sorted(row.id for row in found.collect()) == [1, 3]
+    assert len(found.inputFiles()) == 2
+    source = session.read.format("deltasql").options(where="day = 'd1'", columns="day,id")
+    assert min(source.load(named(catalog_uri, "orders")).collect()) == ("d1", 1)
+
+
+def test_partitions_are_pruned_by_spark_too(session, catalog_uri, typed):
+    plan = (
+        deltasql.spark.read(session, catalog_uri, "typed")
+        .where("p = 'x/y%é'")
+        ._jdf.queryExecution()
+        .executedPlan()
+        .toString()
+    )
+    assert "PartitionFilters: [isnotnull(p" in plan
+
+
+def test_an_empty_table_has_its_columns(session, catalog_uri, catalog, tmp_path):
+    a_table(catalog, tmp_path)
+    frame = deltasql.spark.read(session, catalog_uri, "orders")
+    assert frame.columns == ["id", "name", "day"]
+    assert frame.count() == 0
+
+
+def test_columns_that_may_not_be_null_are_shown_so(session, catalog_uri, catalog, tmp_path):
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    table = a_table(catalog, tmp_path, "strict", schema=schema, partition_by=[])
+    table.append(pa.table({"id": [1], "v": ["x"]}, schema=schema))
+    for frame in (
+        deltasql.spark.read(session, catalog_uri, "strict"),
+        session.read.format("deltasql").load(named(catalog_uri, "strict")),
+    ):
+        assert [field.nullable for field in frame.schema] == [False, True]
+        assert collected(frame) == [{"id": 1, "v": "x"}]
+
+
+def test_a_missing_file_is_told_and_not_passed_over(session, catalog_uri, catalog, tmp_path):
+    table = a_table(catalog, tmp_path)
+    table.append(rows(1))
+    table.append(rows(2))
+    next(tmp_path.rglob("*.parquet")).unlink()
+    with pytest.raises(CorruptDataError, match="1 of the 2 files to read are missing"):
+        deltasql.spark.read(session, catalog_uri, "orders")
+
+
+def test_files_of_several_partitions_in_one_directory(session, catalog_uri, catalog, tmp_path):
+    """Some writers give directories random names: the values are those of the log."""
+    table = a_table(catalog, tmp_path)
+    table.append(rows(1, day="a"))
+    table.append(rows(2, day="b"))
+    root = next(tmp_path.glob("lake-*"))
+    adds = table.snapshot().files(["path", "size", "partition_values"]).to_pylist()
+    moved = []
+    for number, add in enumerate(adds):
+        (root / add["path"]).rename(root / f"file-{number}.parquet")
+        moved.append({**add, "new": f"file-{number}.parquet"})
+    table.overwrite(rows())
+    table.commit(
+        [
+            {
+                "add": {
+                    "path": one["new"],
+                    "size": one["size"],
+                    "partitionValues": {"day": "a" if '"a"' in one["partition_values"] else "b"},
+                    "modificationTime": 1,
+                    "dataChange": True,
+                }
+            }
+            for one in moved
+        ]
+    )
+    assert deltasql.spark.explain(catalog_uri, "orders").way == "python"
+    frame = deltasql.spark.read(session, catalog_uri, "orders")
+    assert sorted((row.id, row.day) for row in frame.collect()) == [(1, "a"), (2, "b")]
+
+
+def test_every_table_becomes_a_view(session, catalog_uri, catalog, tmp_path):
+    a_table(catalog, tmp_path).append(rows(1, 2))
+    a_table(catalog, tmp_path, "shop.totals").append(rows(3))
+    assert sorted(deltasql.spark.attach(session, catalog_uri)) == ["orders", "shop_totals"]
+    found = session.sql("select o.id, t.id as other from orders o cross join shop_totals t")
+    assert sorted(map(tuple, found.collect())) == [(1, 3), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ({"table": "nobody"}, TableNotFoundError, "nobody"),
+        ({}, BadArgumentError, "No table is named"),
+        ({"table": "orders", "versoin": 3}, BadArgumentError, "versoin"),
+        ({"table": "orders", "columns": ["nope"]}, BadArgumentError, "nope"),
+        ({"table": "orders", "where": "id >"}, BadPredicateError, None),
+    ],
+)
+def test_what_does_not_fit_is_told(session, catalog_uri, catalog, tmp_path, given, error, said):
+    a_table(catalog, tmp_path)
+    with pytest.raises(error, match=said):
+        deltasql.spark.read(session, catalog_uri, **given)
+
+
+def test_a_source_tells_its_error_with_the_code(session, catalog_uri, catalog):
+    with pytest.raises(Exception, match=r"error\[DS301\]: There is no table 'nobody'"):
+        session.read.format("deltasql").load(named(catalog_uri, "nobody"))
+    with pytest.raises(Exception, match="has no option colour"):
+        session.read.format("deltasql").option("colour", "red").load(named(catalog_uri, "x"))
+
+
+PROPERTIES = {
+    "vectors": "'delta.enableDeletionVectors' = 'true'",
+    "by name": "'delta.columnMapping.mode' = 'name'",
+    "by id": "'delta.columnMapping.mode' = 'id'",
+}
+
+
+@pytest.mark.parametrize("kind", sorted(PROPERTIES))
+def test_tables_that_delta_spark_made(session, catalog_uri, catalog, tmp_path, kind):
+    delta_spark.find_jars()
+    place = tmp_path / "made"
+    session.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
+    delta_spark.run(
+        f"create table delta.`{place}` (id bigint not null, `a b` string, s struct<x:int,y:string>, "
+        f"p date) using delta partitioned by (p) tblproperties ({PROPERTIES[kind]})"
+        if kind != "vectors"
+        else f"create table delta.`{place}` (id bigint not null, ab string, s struct<x:int,y:string>,"
+        f" p date) using delta partitioned by (p) tblproperties ({PROPERTIES[kind]})"
+    )
+    delta_spark.run(
+        f"insert into delta.`{place}` select id, concat('n', id), named_struct('x', cast(id as int), "
+        "'y', 'z'), date_add(date'2024-01-01', cast(id % 3 as int)) from range(30)"
+    )
+    if kind != "vectors":
+        delta_spark.run(f"alter table delta.`{place}` rename column `a b` to `c d`")
+    else:
+        delta_spark.run(f"delete from delta.`{place}` where id % 7 = 0")
+    catalog.import_table(str(place), "made", engine="local")
+    ours = deltasql.spark.read(session, catalog_uri, "made")
+    other = session.read.format("delta").load(str(place))
+    assert deltasql.spark.explain(catalog_uri, "made").way == (
+        "native" if kind == "by name" else "python"
+    )
+    assert ours.schema.json() == other.schema.json()
+    assert collected(ours) == collected(other)
+    assert len(collected(ours)) == (25 if kind == "vectors" else 30)
+    some = "id between 3 and 12 and p = date'2024-01-02'"
+    assert collected(ours.where(some)) == collected(other.where(some))
+
+
+READ = sorted(name for name, case in EXPECTED.items() if case["verdict"] == "import")
+
+
+@needs_corpora
+@pytest.mark.verify
+@pytest.mark.parametrize("name", READ)
+def test_tables_of_other_writers(session, tables, tmp_path, name):
+    """What both ways of Spark give is what our own scan gives, which is held against the corpus."""
+    uri = f"deltasql://sqlite/{tmp_path}/c.db"
+    with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+        catalog.import_table(str(tables / name / "delta"), "t", engine="local")
+        try:
+            wanted = read_deltasql(catalog.table("t"))
+        except deltasql.DeltaSqlError as refused:
+            with pytest.raises(type(refused)):
+                deltasql.spark.read(session, uri, "t").toArrow()
+            return
+    assert repr(collected(deltasql.spark.read(session, uri, "t"))) == repr(wanted)
+    source = session.read.format("deltasql").load(f"{uri}?table=t")
+    assert repr(collected(source)) == repr(wanted)
