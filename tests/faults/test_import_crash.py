@@ -120,12 +120,14 @@ import sys
 import deltasql
 from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.importer import tasks
+from deltasql.importer.engine import LocalEngine
 tasks.TASK_VERSIONS = 3
-uri, source = sys.argv[1:3]
-print("ready", flush=True)
+uri, source, cores = sys.argv[1:4]
 with deltasql.connect(uri) as catalog:
     names = [row.name for row in catalog._session.book.tables()]
-    TableImport(catalog._session, source, "t", ImportOptions(resume="t" in names)).run()
+    options = ImportOptions(resume="t" in names)
+    print("ready", flush=True)
+    TableImport(catalog._session, source, "t", options, LocalEngine(int(cores))).run()
 print("done", flush=True)
 """
 
@@ -138,7 +140,7 @@ def test_a_kill_between_the_parts_of_a_state_leaves_no_trace(catalog_uri, second
     with deltasql.connect(catalog_uri):
         pass
     env = {**os.environ, "DELTASQL_TESTING": "1", "DELTASQL_CRASH_AT": "after-import-part"}
-    words = [sys.executable, "-c", _CHILD, catalog_uri, str(source)]
+    words = [sys.executable, "-c", _CHILD, catalog_uri, str(source), "1"]
     killed = subprocess.run(words, env=env, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     with deltasql.connect(catalog_uri) as catalog:
@@ -159,16 +161,17 @@ def test_kill_9_at_random_then_resume(catalog_uri, second_uri, source):
         expected = book_rows(whole, do_import(whole, source).row.table_id)
     with deltasql.connect(catalog_uri):
         pass
-    for _ in range(60):
+    for number in range(12):
+        # by a thread and by processes in turn
         child = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, catalog_uri, str(source)],
+            [sys.executable, "-c", _CHILD, catalog_uri, str(source), str(1 + number % 2)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
         assert child.stdout is not None
         child.stdout.readline()
         try:
-            child.wait(rng.uniform(0.05, 1.2))
+            child.wait(rng.uniform(0.05, 2.0))
         except subprocess.TimeoutExpired:
             child.send_signal(signal.SIGKILL)
         _, errors = child.communicate()

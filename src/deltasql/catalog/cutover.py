@@ -46,11 +46,13 @@ class CutoverBook:
         """Write down a claim before anybody else can see it.
 
         Raises:
-            CutoverError: the table is not a read-only import at the version before, or another
+            CutoverError: the table is not a read-only import from before the claim, or another
                 claim is noted.
         """
         with self.database.write() as work:
-            row = _require_ready(work, table_id, claim.version - 1)
+            row = _lock(work, table_id)
+            if row.state is not TableState.READ_ONLY or row.current_version >= claim.version:
+                raise _not_ready(row, claim.version - 1)
             if noted_claim(row) not in (None, claim):
                 raise CutoverError(
                     f"Another cut-over of {row.full_name} is under way.", table=row.full_name
@@ -60,12 +62,12 @@ class CutoverBook:
             crash_point("before-claim-noted")
         crash_point("after-claim-noted")
 
-    def forget(self, table_id: str) -> None:
-        """Drop a claim that has lost."""
+    def forget(self, table_id: str) -> TableRow:
+        """Drop a claim that has lost, and return the table as it is then."""
         with self.database.write() as work:
-            row = _lock(work, table_id)
-            _set(work, row, {}, without=CLAIM)
+            _set(work, _lock(work, table_id), {}, without=CLAIM)
             crash_point("before-claim-forgotten")
+            return _lock(work, table_id)
 
     def fulfil(self, table_id: str, claim: Claim, *, now: int) -> TableRow:
         """Make a claim that has won the table's newest version and let it take commits."""
@@ -87,12 +89,16 @@ class CutoverBook:
 def _require_ready(work: Work, table_id: str, version: int) -> TableRow:
     row = _lock(work, table_id)
     if row.state is not TableState.READ_ONLY or row.current_version != version:
-        raise CutoverError(
-            f"Table {row.full_name} is {row.state} at version {row.current_version}; it must be "
-            f"read_only at {version} to be taken over.",
-            table=row.full_name,
-        )
+        raise _not_ready(row, version)
     return row
+
+
+def _not_ready(row: TableRow, version: int) -> CutoverError:
+    return CutoverError(
+        f"Table {row.full_name} is {row.state} at version {row.current_version}; it must be "
+        f"read_only at {version} to be taken over.",
+        table=row.full_name,
+    )
 
 
 def _lock(work: Work, table_id: str) -> TableRow:

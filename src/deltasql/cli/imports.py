@@ -101,8 +101,11 @@ def import_(app: App, /, *, source: str, target: str | None, **given: Any) -> No
 @command(example="deltasql cutover orders")
 @table_argument
 @click.option("--no-fence", is_flag=True, help="Let other writers go on, at their own risk.")
+@click.option(
+    "--follow", is_flag=True, help="Take along what others have committed since the import."
+)
 @pass_app
-def cutover(app: App, *, table: str | None, no_fence: bool) -> None:
+def cutover(app: App, *, table: str | None, no_fence: bool, follow: bool) -> None:
     """Let SQL take over the log of an imported table.
 
     A commit of ours wins the log's next number; what others commit meanwhile is imported first.
@@ -111,7 +114,7 @@ def cutover(app: App, *, table: str | None, no_fence: bool) -> None:
     """
     name = app.table_name(table)
     with app.connect() as catalog:
-        done = catalog.cutover(name, fence=not no_fence)
+        done = catalog.cutover(name, fence=not no_fence, follow=follow)
     facts = {
         "table": done.table,
         "version": done.version,

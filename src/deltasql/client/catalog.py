@@ -157,15 +157,17 @@ class Catalog:
 
         return ImportDesk(self._session)
 
-    def cutover(self, name: str, *, fence: bool = True) -> CutOver:
+    def cutover(self, name: str, *, fence: bool = True, follow: bool = False) -> CutOver:
         """Let SQL take over the log of an imported table: from then on it takes commits.
+
+        With `follow`, what others have committed since the import is taken along.
 
         Raises:
             CutoverError: the import is behind the log, or others are always faster.
         """
         from deltasql.client.cutover import cut_over  # noqa: PLC0415 (pyarrow)
 
-        return cut_over(self._session, name, fence=fence)
+        return cut_over(self._session, name, fence=fence, follow=follow)
 
     def rename(self, old: str, new: str) -> None:
         """Give a table another name; nothing else changes."""

@@ -12,12 +12,15 @@ from deltasql.importer.inheritance import inherit
 from deltasql.storage.selfcheck import StoreVerdict, check_conditional_put
 
 
-def cut_over(session: Session, name: str, *, fence: bool = True) -> CutOver:
+def cut_over(session: Session, name: str, *, fence: bool = True, follow: bool = False) -> CutOver:
     """Take over the log of a table; from then on it takes commits through SQL only.
+
+    With `follow`, what others have committed since the import is taken along.
 
     Raises:
         ImportDifferenceError: the import is not what its log says, and nobody has accepted that.
-        CutoverError: the import is behind the log, or others are always faster.
+        CutoverError: the import is behind the log and `follow` is not told, or others are always
+            faster.
         UnsafeStoreError: the store ignores the conditions that decide the race.
     """
     row = _require_equal(session.book.table(name))
@@ -27,8 +30,8 @@ def cut_over(session: Session, name: str, *, fence: bool = True) -> CutOver:
             f"The store of {store.uri} ignores conditions: the log cannot be taken over safely."
         )
 
-    def catch_up() -> TableRow:
-        options = ImportOptions(resume=True)
+    def catch_up(upto: int | None) -> TableRow:
+        options = ImportOptions(resume=True, up_to_version=upto, ends_claim=upto is not None)
         return _require_equal(TableImport(session, row.location, name, options).run().row)
 
     inherit(session.book.database, row, store)
@@ -39,6 +42,7 @@ def cut_over(session: Session, name: str, *, fence: bool = True) -> CutOver:
         session.new_id,
         session.now_ms,
         fence=fence,
+        follow=follow,
         committer=session.committer,
     ).run(row)
     # once more: a writer that was faster may have left more

@@ -61,7 +61,7 @@ def find_target(
             )
         return Target(new)
     if options.resume:
-        require_same_source(session, found, place, plan, store)
+        require_same_source(session, found, place, plan, store, ends_claim=options.ends_claim)
         return Target(replace(new, table_id=found.table_id), found)
     if options.force:
         aside = f"{place.name}--import-{new.table_id[:8]}"
@@ -75,7 +75,13 @@ def find_target(
 
 
 def require_same_source(
-    session: Session, row: TableRow, place: NewTable, plan: ImportPlan, store: ObjectStore
+    session: Session,
+    row: TableRow,
+    place: NewTable,
+    plan: ImportPlan,
+    store: ObjectStore,
+    *,
+    ends_claim: bool,
 ) -> None:
     """Make sure that the source is the log that the table came from, only longer.
 
@@ -99,7 +105,7 @@ def require_same_source(
             f"Table {row.full_name} came from {row.location}, not from {place.location}.",
             table=row.full_name,
         )
-    if noted_claim(row) is not None:
+    if noted_claim(row) is not None and not ends_claim:
         raise NotResumableError(
             f"A cut-over of {row.full_name} was begun and not ended.",
             hint=f"Run `deltasql cutover {row.full_name}`: it ends what was begun.",

@@ -32,7 +32,10 @@ PLANS = 10
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What of a table is imported, and over what it may go."""
+    """What of a table is imported, and over what it may go.
+
+    `ends_claim` is for a cut-over whose claim stands in the log above commits that SQL lacks.
+    """
 
     up_to_version: int | None = None
     checkpoint_only: bool = False
@@ -42,6 +45,7 @@ class ImportOptions:
     validate: bool = True
     accept_differences: bool = False
     index: bool = True
+    ends_claim: bool = False
 
     @property
     def plan(self) -> PlanOptions:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count, islice
 
+from deltasql.catalog.bulk_load import commit_times
+from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.cutover import Claim, CutoverBook, noted_claim
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.crash import crash_point
-from deltasql.errors import CutoverError, OwnershipError
+from deltasql.errors import CutoverError, ObjectNotFoundError, OwnershipError
+from deltasql.importer.commit_files import CommitFile, CommitFiles
+from deltasql.importer.parse import read_window
 from deltasql.log.owner import OWNER_KEY, Owner, claim
 from deltasql.log.segment import newest_commit
-from deltasql.protocol.actions import CommitInfo
+from deltasql.protocol.actions import CommitInfo, Metadata, Protocol
 from deltasql.protocol.claim import OPERATION, claim_actions
 from deltasql.protocol.codec import serialize_actions
 from deltasql.protocol.features import is_fenced, require_writable
@@ -23,6 +28,8 @@ from deltasql.version import __version__
 
 # A writer that is always faster than we are is not to be raced for ever.
 _RACES = 20
+# So many commits that SQL lacks are read for a claim above them; more are imported first.
+_MOST_AHEAD = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +46,19 @@ class CutOver:
 class Cutover:
     """Takes over the log of one imported table.
 
-    `catch_up` imports what the log has and SQL has not, and returns the table afterwards.
+    `catch_up` imports what the log has and SQL has not, up to a version, and returns the table
+    afterwards. A claim stands above commits that are not imported yet: importing them first would
+    take longer than a busy writer needs for the next one. They are in before SQL takes any commit.
+    With `follow`, that goes for commits from before the cut-over too.
     """
 
     book: SqlCatalog
     store: ObjectStore
-    catch_up: Callable[[], TableRow]
+    catch_up: Callable[[int | None], TableRow]
     new_id: Callable[[], str]
     now_ms: Callable[[], int]
     fence: bool = True
+    follow: bool = False
     committer: str | None = None
 
     def run(self, row: TableRow) -> CutOver:
@@ -61,19 +72,20 @@ class Cutover:
         """
         _require_state(row)
         if noted_claim(row) is None:
-            self._require_head(row)
-            self._require_free(row)
+            if not self.follow:
+                self._require_head(row)
+            _require_free(row, self.book.snapshot(row.table_id).protocol)
         self._take_marker(row)
         for lost in range(_RACES):
             begun = noted_claim(row)
             if begun is None:
-                begun = self._new_claim(row)
+                row, window = self._ahead(row)
+                begun = self._new_claim(row, window)
                 CutoverBook(self.book.database).note(row.table_id, begun)
             if self._put(begun):
                 return self._won(row, begun, lost)
             crash_point("after-claim-lost")
-            CutoverBook(self.book.database).forget(row.table_id)
-            row = self.catch_up()
+            row = CutoverBook(self.book.database).forget(row.table_id)
         self.store.delete(OWNER_KEY)
         raise CutoverError(
             f"Other writers of {row.full_name} were faster {_RACES} times.",
@@ -88,38 +100,43 @@ class Cutover:
         return found is not Created.DIFFERENT
 
     def _won(self, row: TableRow, begun: Claim, lost: int) -> CutOver:
+        if row.current_version < begun.version - 1:
+            row = self.catch_up(begun.version - 1)
+            crash_point("after-claim-caught-up")
         book = CutoverBook(self.book.database)
         done = book.fulfil(row.table_id, begun, now=self.now_ms())
         return CutOver(row.full_name, begun.version, lost, done)
 
-    def _new_claim(self, row: TableRow) -> Claim:
+    def _ahead(self, row: TableRow) -> tuple[TableRow, VersionWindow | None]:
+        """Read what others have committed and SQL has not; of very much of it, import the most."""
+        files = list(islice(_newer(self.store, row.current_version), _MOST_AHEAD + 1))
+        if len(files) > _MOST_AHEAD:
+            row = self.catch_up(None)
+            files = list(_newer(self.store, row.current_version))
+        return row, read_window(self.store, CommitFiles.of(files)) if files else None
+
+    def _new_claim(self, row: TableRow, window: VersionWindow | None) -> Claim:
         snapshot = self.book.snapshot(row.table_id)
-        require_writable(snapshot.protocol, row.full_name)
-        version = row.current_version + 1
+        protocol, metadata, last, newest = snapshot.protocol, snapshot.metadata, -1, row.last_ict
+        if window is not None:
+            changes = [change for _, change in window.changes]
+            protocol = next((c for c in changes[::-1] if isinstance(c, Protocol)), protocol)
+            metadata = next((c for c in changes[::-1] if isinstance(c, Metadata)), metadata)
+            last, newest = window.last, max(commit_times(window.versions, newest))
+            _require_free(row, protocol)
+        before = max(row.current_version, last)
         info = CommitInfo(
-            timestamp=max(self.now_ms(), row.last_ict + 1),
+            timestamp=max(self.now_ms(), newest + 1),
             operation=OPERATION,
             operation_parameters={},
-            read_version=row.current_version,
+            read_version=before,
             is_blind_append=False,
             engine_info=f"deltasql/{__version__}",
             txn_id=self.new_id(),
             user_name=self.committer,
         )
-        actions = claim_actions(
-            snapshot.protocol, snapshot.metadata, info, version, fence=self.fence
-        )
-        return Claim(version, serialize_actions(actions))
-
-    def _require_free(self, row: TableRow) -> None:
-        protocol = self.book.snapshot(row.table_id).protocol
-        require_writable(protocol, row.full_name)
-        if is_fenced(protocol):
-            raise OwnershipError(
-                f"The log of {row.full_name} is fenced: a catalog that we do not know manages it.",
-                hint="If that catalog is lost, `deltasql unfence` opens the log again.",
-                table=row.full_name,
-            )
+        actions = claim_actions(protocol, metadata, info, before + 1, fence=self.fence)
+        return Claim(before + 1, serialize_actions(actions))
 
     def _require_head(self, row: TableRow) -> None:
         newest = newest_commit(self.store)
@@ -127,7 +144,8 @@ class Cutover:
             raise CutoverError(
                 f"The log of {row.full_name} is at version {newest}, SQL at {row.current_version}.",
                 hint="Nothing was claimed; other writers may go on. Run `deltasql import "
-                f"{row.location} --name {row.full_name} --resume` first.",
+                f"{row.location} --name {row.full_name} --resume` first; with --follow, the "
+                "cut-over takes along what others have committed since.",
                 table=row.full_name,
                 version=newest,
             )
@@ -137,6 +155,26 @@ class Cutover:
         identity = self.book.identity
         claim(self.store, Owner(identity.catalog_id, identity.epoch, row.table_id))
         crash_point("after-claim-marker")
+
+
+def _newer(store: ObjectStore, version: int) -> Iterator[CommitFile]:
+    """Yield the commits above a version; looking for each takes less than a listing."""
+    for each in count(version + 1):
+        try:
+            info = store.head(commit_key(each))
+        except ObjectNotFoundError:
+            return
+        yield CommitFile(each, info.size, info.modified_ms)
+
+
+def _require_free(row: TableRow, protocol: Protocol) -> None:
+    require_writable(protocol, row.full_name)
+    if is_fenced(protocol):
+        raise OwnershipError(
+            f"The log of {row.full_name} is fenced: a catalog that we do not know manages it.",
+            hint="If that catalog is lost, `deltasql unfence` opens the log again.",
+            table=row.full_name,
+        )
 
 
 def _require_state(row: TableRow) -> None:

@@ -1,0 +1,131 @@
+"""A claim above commits that SQL lacks: they are in before SQL takes any of its own."""
+
+import itertools
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+import deltasql
+from deltasql.client.cutover import cut_over
+from deltasql.client.imports import ImportOptions, TableImport
+from deltasql.errors import CutoverError, MalformedActionError, NotResumableError, OwnershipError
+from deltasql.importer import cutover
+from deltasql.protocol.files import commit_key
+from deltasql.testing.crash import hooked
+from deltasql.testing.invariants import check_invariants
+
+pytestmark = pytest.mark.req("R82", "R102")
+POINTS = [
+    "after-claim-noted",
+    "before-claim-put",
+    "after-claim-put",
+    "before-import-window",
+    "after-import-window",
+    "after-claim-caught-up",
+    "before-cutover-commit",
+]
+
+
+class StopError(BaseException):
+    """The process ends here."""
+
+
+def stop_at(point):
+    passed = itertools.count(1)
+
+    def stop(name):
+        if name == point and next(passed) == 1:
+            raise StopError
+
+    return stop
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "t"
+
+
+@pytest.fixture
+def catalog(catalog_uri, place):
+    """A catalog with an import that is three commits behind its log."""
+    write(place, 0, 1)
+    with deltasql.connect(catalog_uri) as opened:
+        TableImport(opened._session, str(place), "t").run()
+        write(place, 2, 3, 4)
+        yield opened
+
+
+def write(place, *numbers):
+    for number in numbers:
+        deltalake.write_deltalake(str(place), pa.table({"a": [number]}), mode="append")
+
+
+def check(catalog, place, version):
+    """SQL, the log and another reader have all commits, and the next one is SQL's."""
+    table = catalog.table("t")
+    assert table.append(pa.table({"a": [-1]})) == version + 1
+    assert sorted(table.scan().to_arrow()["a"].to_pylist()) == list(range(-1, version))
+    read = deltalake.DeltaTable(str(place)).to_pyarrow_table()["a"].to_pylist()
+    assert sorted(read) == list(range(-1, version))
+    assert catalog.mirror.verify("t") == []
+    check_invariants(catalog, "t")
+
+
+def test_an_import_that_is_behind_is_refused_unless_it_may_follow(catalog, place):
+    with pytest.raises(CutoverError, match="is at version 4, SQL at 1") as refused:
+        cut_over(catalog._session, "t")
+    assert "--follow" in refused.value.advice
+    assert cut_over(catalog._session, "t", follow=True).version == 5
+    check(catalog, place, 5)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_whoever_comes_after_a_crash_ends_it(catalog_uri, catalog, place, point):
+    with hooked(stop_at(point)), pytest.raises(StopError):
+        cut_over(catalog._session, "t", follow=True)
+    with deltasql.connect(catalog_uri) as other:
+        with pytest.raises(NotResumableError, match="was begun and not ended"):
+            TableImport(other._session, str(place), "t", ImportOptions(resume=True)).run()
+        assert cut_over(other._session, "t").version == 5
+        check(other, place, 5)
+
+
+def test_a_claim_that_lost_meanwhile_gives_way(catalog, place):
+    with hooked(stop_at("before-claim-put")), pytest.raises(StopError):
+        cut_over(catalog._session, "t", follow=True)
+    write(place, 5)
+    done = cut_over(catalog._session, "t")
+    assert (done.version, done.lost) == (6, 1)
+    check(catalog, place, 6)
+
+
+def test_what_is_very_much_is_imported_before_the_claim(catalog, place, monkeypatch):
+    monkeypatch.setattr(cutover, "_MOST_AHEAD", 2)
+    assert cut_over(catalog._session, "t", follow=True).version == 5
+    check(catalog, place, 5)
+
+
+def test_the_claim_keeps_what_others_changed_in_between(catalog, place):
+    deltalake.DeltaTable(str(place)).alter.set_table_properties({"delta.appendOnly": "true"})
+    done = cut_over(catalog._session, "t", follow=True)
+    assert done.version == 6
+    assert catalog.table("t").snapshot().metadata.configuration["delta.appendOnly"] == "true"
+    assert deltalake.DeltaTable(str(place)).metadata().configuration["delta.appendOnly"] == "true"
+    check_invariants(catalog, "t")
+
+
+def test_a_commit_that_cannot_be_read_is_told_before_anything_is_claimed(catalog, place):
+    (place / commit_key(5)).write_bytes(b"{not json}\n")
+    with pytest.raises(MalformedActionError, match="version 5"):
+        cut_over(catalog._session, "t", follow=True)
+    assert not (place / commit_key(6)).exists()
+
+
+def test_a_fence_that_came_in_between_is_respected(catalog, catalog_uri, place, tmp_path):
+    with deltasql.connect(f"deltasql://sqlite/{tmp_path}/other.db") as other:
+        TableImport(other._session, str(place), "t").run()
+        cut_over(other._session, "t")
+    with pytest.raises(OwnershipError):
+        cut_over(catalog._session, "t", follow=True)
+    assert not (place / commit_key(6)).exists()
