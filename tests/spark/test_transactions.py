@@ -3,20 +3,25 @@
 One file, so that `make test` starts one JVM.
 """
 
+from pathlib import Path
+from urllib.parse import unquote
+
 import pyarrow as pa
 import pytest
 
 import delta_spark
 import deltasql
 import deltasql.spark
-from builders import NO_MIRROR
 from delta_spark import read_delta_spark
+from deltasql.client.plans import live_adds
 from deltasql.errors import (
     BadArgumentError,
     CommitConflictError,
     InvalidCommitError,
     TableNotFoundError,
+    UnsupportedFeatureError,
 )
+from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 from readers import read_deltalake, read_deltasql
 
@@ -74,7 +79,7 @@ def orders_and_totals(catalog, tmp_path, **properties):
 
 
 def place(table) -> str:
-    return table.location.removeprefix("file://").replace("%20", " ").replace("%C3%A9", "é")
+    return unquote(table.location.removeprefix("file://"))
 
 
 def rows_of(table):
@@ -89,8 +94,6 @@ def amounts(table):
 
 
 def staged_folders(table):
-    from pathlib import Path
-
     return list(Path(place(table)).glob("tx-*/_delta_log"))
 
 
@@ -118,3 +121,305 @@ def test_two_tables_in_one_commit(session, catalog, catalog_uri, tmp_path):
         check_invariants(catalog, name)
     assert session.catalog.currentDatabase() == "default"
     assert [d.name for d in session.catalog.listDatabases()] == ["default"]
+
+
+@ON_POSTGRES_LATER
+def test_an_exception_forgets_everything(session, catalog, catalog_uri, tmp_path):
+    orders, totals = orders_and_totals(catalog, tmp_path)
+    with (
+        pytest.raises(RuntimeError, match="no"),
+        deltasql.spark.transaction(session, catalog_uri) as tx,
+    ):
+        tx.sql("DELETE FROM orders WHERE id = 1")
+        tx.sql("INSERT INTO totals VALUES ('c', 1)")
+        raise RuntimeError("no")
+    assert (orders.version, totals.version) == (1, 1)
+    assert amounts(orders) == {1: 10, 2: 20, 3: 30}
+    assert staged_folders(orders) == staged_folders(totals) == []
+    assert [d.name for d in session.catalog.listDatabases()] == ["default"]
+
+
+@ON_POSTGRES_LATER
+def test_statements_over_deletion_vectors(session, catalog, catalog_uri, tmp_path):
+    given = [order(number, amount=number) for number in range(100)]
+    orders = a_table(catalog, tmp_path, "orders", rows=given, **VECTORS)
+    deltasql.spark.sql(session, catalog_uri, "DELETE FROM orders WHERE id % 10 = 3")
+    assert orders.snapshot().files(["deletion_vector"]).column(0).null_count == 0
+    with deltasql.spark.transaction(session, catalog_uri) as tx:
+        tx.sql("DELETE FROM orders WHERE id = 4")
+        tx.sql("UPDATE orders SET amount = -1 WHERE id = 5")
+        tx.sql("""MERGE INTO orders o USING (SELECT explode(array(6L, 13L)) id) n ON o.id = n.id
+                  WHEN MATCHED THEN DELETE
+                  WHEN NOT MATCHED THEN INSERT (id, day, amount) VALUES (n.id, 'new', 0)""")
+    deltasql.spark.sql(session, catalog_uri, "DELETE FROM orders WHERE id = 7")
+    expected = {n: n for n in range(100) if n % 10 != 3 and n not in {4, 6, 7}}
+    assert amounts(orders) == {**expected, 5: -1, 13: 0}
+    assert [entry.operation for entry in orders.history()[:3]] == [
+        "DELETE",
+        "TRANSACTION",
+        "DELETE",
+    ]
+    deltasql.spark.sql(session, catalog_uri, "REORG TABLE orders APPLY (PURGE)")
+    assert amounts(orders) == {**expected, 5: -1, 13: 0}
+    assert orders.snapshot().files(["deletion_vector"]).column(0).null_count > 0
+    check_invariants(catalog, "orders")
+
+
+@ON_POSTGRES_LATER
+def test_column_mapping_and_deletion_vectors(session, catalog, catalog_uri, tmp_path):
+    orders = a_table(catalog, tmp_path, "orders", rows=[order(n) for n in range(1, 9)], **VECTORS)
+    with deltasql.spark.transaction(session, catalog_uri) as tx:
+        tx.sql("ALTER TABLE orders SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+        tx.sql("ALTER TABLE orders RENAME COLUMN amount TO `the amount`")
+        tx.sql("UPDATE orders SET `the amount` = 7 WHERE id = 2")
+        tx.sql("ALTER TABLE orders ADD COLUMNS (note string)")
+        tx.sql("INSERT INTO orders VALUES (9, 'c', 8, 'new')")
+    assert orders.version == 2
+    deltasql.spark.sql(session, catalog_uri, "DELETE FROM orders WHERE id > 4 AND id < 9")
+    found = {row["id"]: (row["the amount"], row["note"]) for row in rows_of(orders)}
+    assert found == {1: (1, None), 2: (7, None), 3: (1, None), 4: (1, None), 9: (8, "new")}
+    assert "deltasqlManaged" in orders.snapshot().protocol.writer_features
+    check_invariants(catalog, "orders")
+
+
+@ON_POSTGRES_LATER
+def test_a_broken_constraint_is_refused(session, catalog, catalog_uri, tmp_path):
+    orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
+    deltasql.spark.sql(
+        session, catalog_uri, "ALTER TABLE orders ADD CONSTRAINT small CHECK (amount < 100)"
+    )
+    assert orders.version == 2
+    with pytest.raises(Exception, match="small") as caught:
+        with deltasql.spark.transaction(session, catalog_uri) as tx:
+            tx.sql("UPDATE orders SET amount = 99")
+            tx.sql("INSERT INTO orders VALUES (2, 'a', 100)")
+    assert "CHECK" in delta_spark.complaint(caught.value)
+    assert orders.version == 2
+    assert amounts(orders) == {1: 1}
+
+
+def test_write_skew_is_refused(session, catalog, catalog_uri, tmp_path):
+    """Each reads what the other writes: they cannot both have been first."""
+    orders, totals = orders_and_totals(catalog, tmp_path)
+    with pytest.raises(CommitConflictError, match="totals|orders"):
+        with deltasql.spark.transaction(session, catalog_uri) as one:
+            one.sql("UPDATE orders SET amount = (SELECT max(amount) FROM totals) WHERE id = 1")
+            with deltasql.spark.transaction(session, catalog_uri) as other:
+                other.sql("INSERT INTO totals SELECT 'z', max(amount) FROM orders")
+    assert (orders.version, totals.version) == (1, 2)
+    assert amounts(orders) == {1: 10, 2: 20, 3: 30}
+
+
+@ON_POSTGRES_LATER
+def test_a_table_that_is_only_read_gets_no_version(session, catalog, catalog_uri, tmp_path):
+    orders, totals = orders_and_totals(catalog, tmp_path)
+    with deltasql.spark.transaction(session, catalog_uri) as tx:
+        assert tx.sql("SELECT count(*) FROM orders").first()[0] == 3
+        assert tx.table("orders").count() == 3
+        tx.sql("INSERT INTO totals SELECT day, amount FROM orders WHERE id = 1")
+    assert tx.versions == {"totals": 2}
+    assert orders.version == 1
+    with deltasql.spark.transaction(session, catalog_uri) as tx:
+        assert tx.sql("SELECT * FROM totals").count() == 3
+    assert tx.versions == {}
+
+
+@ON_POSTGRES_LATER
+def test_a_concurrent_commit_conflicts_and_is_retried(session, catalog, catalog_uri, tmp_path):
+    orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
+    runs = []
+
+    def work(tx):
+        runs.append(tx.transaction_id)
+        tx.sql("UPDATE orders SET amount = amount + 1")
+        if len(runs) < 3:
+            orders.append(pa.Table.from_pylist([order(len(runs) + 1)], schema=ORDERS))
+        return "done"
+
+    with pytest.raises(CommitConflictError, match="should have read"):
+        deltasql.spark.run_transaction(session, catalog_uri, work, retries=0)
+    assert amounts(orders) == {1: 1, 2: 1}
+    assert deltasql.spark.run_transaction(session, catalog_uri, work, retries=2) == "done"
+    assert amounts(orders) == {1: 2, 2: 2, 3: 2}
+    assert len(set(runs)) == 3
+    assert staged_folders(orders) == []
+
+
+@ON_POSTGRES_LATER
+def test_history_tells_each_statement(session, catalog, catalog_uri, tmp_path):
+    orders = a_table(catalog, tmp_path, "orders", rows=[order(1), order(2)])
+    with deltasql.spark.transaction(session, catalog_uri, user_metadata="nightly") as tx:
+        tx.sql("UPDATE orders SET amount = 5 WHERE id = 1")
+        tx.sql("DELETE FROM orders WHERE id = 2")
+    entry = orders.history()[0]
+    assert (entry.operation, entry.user_metadata) == ("TRANSACTION", "nightly")
+    assert '"UPDATE"' in entry.operation_params["operations"]
+    assert '"DELETE"' in entry.operation_params["operations"]
+    assert entry.operation_metrics["numUpdatedRows"] == "1"
+    assert (entry.adds, entry.removes) == (1, 1)
+    deltasql.spark.sql(session, catalog_uri, "UPDATE orders SET amount = 6")
+    entry = orders.history()[0]
+    assert entry.operation == "UPDATE"
+    assert entry.operation_metrics["numUpdatedRows"] == "1"
+
+
+@ON_POSTGRES_LATER
+def test_a_change_feed_takes_one_write(session, catalog, catalog_uri, tmp_path):
+    feed = {"delta.enableChangeDataFeed": "true"}
+    orders = a_table(catalog, tmp_path, "orders", rows=[order(1), order(2)], **feed)
+    deltasql.spark.sql(session, catalog_uri, "UPDATE orders SET amount = 9 WHERE id = 1")
+    changes = (
+        session.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", 2)
+        .load(place(orders))
+        .select("id", "amount", "_change_type", "_commit_version")
+    )
+    assert {tuple(row) for row in changes.collect()} == {
+        (1, 1, "update_preimage", 2),
+        (1, 9, "update_postimage", 2),
+    }
+    with pytest.raises(InvalidCommitError, match="orders"):
+        with deltasql.spark.transaction(session, catalog_uri) as tx:
+            tx.sql("DELETE FROM orders WHERE id = 1")
+            tx.sql("DELETE FROM orders WHERE id = 2")
+    with pytest.raises(InvalidCommitError, match="orders"):
+        with deltasql.spark.transaction(session, catalog_uri) as tx:
+            tx.table("orders").write.format("delta").mode("append").save(tx.path("orders"))
+            tx.table("orders").write.format("delta").mode("append").save(tx.path("orders"))
+    assert orders.version == 2
+    assert amounts(orders) == {1: 9, 2: 1}
+
+
+def test_odd_partitions_and_a_plain_delta_table_agree(session, catalog, catalog_uri, tmp_path):
+    given = [order(number, day, number) for number, day in enumerate(ODD * 2)]
+    orders = catalog.create_table(
+        "orders",
+        location=str(tmp_path / "with # and %"),
+        schema=ORDERS,
+        partition_by=["day"],
+        properties=VECTORS,
+    )
+    orders.append(pa.Table.from_pylist(given, schema=ORDERS))
+    plain = tmp_path / "plain"
+    frame = session.createDataFrame(
+        [(row["id"], row["day"], row["amount"]) for row in given],
+        "id long, day string, amount long",
+    )
+    frame.write.format("delta").partitionBy("day").save(str(plain))
+    statements = [
+        "UPDATE {t} SET amount = amount + 100 WHERE day LIKE '%b%' OR day IS NULL",
+        "DELETE FROM {t} WHERE id = 2",
+        "UPDATE {t} SET day = 'new/é %' WHERE id = 0",
+        "INSERT INTO {t} SELECT id + 50, day, amount FROM {t}",
+        "OPTIMIZE {t}",
+        "DELETE FROM {t} WHERE id IN (51, 52, 53)",
+    ]
+    with deltasql.spark.transaction(session, catalog_uri) as tx:
+        for statement in statements:
+            tx.sql(statement.format(t="orders"))
+            delta_spark.run(statement.format(t=f"delta.`{plain}`"))
+    assert rows_of(orders) == read_delta_spark(str(plain))
+    assert all(add.data_change for add in live_adds(orders.snapshot()))
+    deltasql.spark.sql(session, catalog_uri, "DELETE FROM orders WHERE id > 5")
+    delta_spark.run(f"DELETE FROM delta.`{plain}` WHERE id > 5")
+    assert rows_of(orders) == read_delta_spark(str(plain))
+    check_invariants(catalog, "orders")
+
+
+def test_every_name_finds_its_staged_table(session, catalog, catalog_uri, tmp_path):
+    """With and without a namespace, in sources and subqueries, beside the user's own tables."""
+    orders = a_table(catalog, tmp_path, "orders", rows=[order(1), order(2)])
+    old = a_table(catalog, tmp_path, "sales.eu.orders", rows=[order(2, "x", 5), order(3, "x", 6)])
+    session.range(1, 3).write.format("parquet").saveAsTable("mine")
+    session.range(2, 9).createOrReplaceTempView("some")
+    try:
+        with deltasql.spark.transaction(session, catalog_uri) as tx:
+            tx.sql("""MERGE INTO Orders USING (SELECT * FROM sales.eu.orders
+                                               WHERE id IN (SELECT id FROM some)) AS n
+                      ON orders.id = n.id AND orders.id IN (1, 2)
+                      WHEN MATCHED THEN UPDATE SET amount = n.amount""")
+            tx.sql("OPTIMIZE sales.eu.orders")
+            tx.sql("ALTER TABLE `sales`.`eu`.orders ADD CONSTRAINT c CHECK (amount > 0)")
+            tx.sql(
+                "WITH orders AS (SELECT id FROM mine) INSERT INTO sales.eu.orders "
+                "SELECT orders.id + 100, 'y', 1 FROM orders"
+            )
+            tx.sql(f"DELETE FROM delta.`{tx.path('orders')}` WHERE id = 1")
+    finally:
+        session.sql("DROP TABLE mine")
+        session.catalog.dropTempView("some")
+    assert amounts(orders) == {2: 5}
+    assert amounts(old) == {2: 5, 3: 6, 101: 1, 102: 1}
+
+
+@ON_POSTGRES_LATER
+def test_what_cannot_be_taken_back_is_refused(session, catalog, catalog_uri, tmp_path):
+    orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
+    a_table(catalog, tmp_path, "my-orders", rows=[order(1)])
+    a_table(catalog, tmp_path, "hidden", rows=[order(1)])
+    elsewhere = catalog.create_table("elsewhere", location="memory://lake/x", schema=ORDERS)
+    session.range(1).createOrReplaceTempView("hidden")
+    refused = {
+        "DROP TABLE orders": "cannot run DROP",
+        "CREATE TABLE other AS SELECT 1": "cannot run CREATE",
+        "VACUUM orders": "cannot run VACUUM",
+        "RESTORE TABLE orders TO VERSION AS OF 0": "cannot run RESTORE",
+        "SET a = b": "cannot run SET",
+        "SELECT * FROM orders VERSION AS OF 0": "none of the past",
+        "SELECT * FROM table_changes('orders', 0)": "change feed",
+        "INSERT INTO nowhere VALUES (1)": "nowhere is no table of the catalog",
+        f"SELECT * FROM delta.`{place(orders)}`": "that of the table orders",
+        "SELECT * FROM hidden": "temporary view",
+        "SELECT * FROM `my-orders`": "cannot name",
+    }
+    try:
+        with deltasql.spark.transaction(session, catalog_uri) as tx:
+            for statement, why in refused.items():
+                with pytest.raises(BadArgumentError, match=why):
+                    tx.sql(statement)
+            with pytest.raises(UnsupportedFeatureError, match="elsewhere is not on local files"):
+                tx.sql(f"SELECT * FROM {elsewhere.name}")
+            with pytest.raises(TableNotFoundError, match="nowhere"):
+                tx.table("nowhere")
+            assert tx.table("my-orders").count() == 1
+    finally:
+        session.catalog.dropTempView("hidden")
+    with pytest.raises(BadArgumentError, match="writes to no table"):
+        deltasql.spark.sql(session, catalog_uri, "SELECT * FROM orders")
+    assert tx.versions == {}
+
+
+@ON_POSTGRES_LATER
+def test_compaction_alone_lets_appends_pass(session, catalog, catalog_uri, tmp_path):
+    orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
+    orders.append(pa.Table.from_pylist([order(2)], schema=ORDERS))
+    with deltasql.spark.transaction(session, catalog_uri) as tx:
+        tx.sql("OPTIMIZE orders")
+        orders.append(pa.Table.from_pylist([order(3)], schema=ORDERS))
+    assert tx.versions == {"orders": 4}
+    assert amounts(orders) == {1: 1, 2: 1, 3: 1}
+    with pytest.raises(CommitConflictError):
+        with deltasql.spark.transaction(session, catalog_uri) as tx:
+            assert tx.table("orders").count() == 3
+            tx.sql("OPTIMIZE orders")
+            orders.append(pa.Table.from_pylist([order(4)], schema=ORDERS))
+
+
+@ON_POSTGRES_LATER
+@pytest.mark.parametrize(
+    ("point", "version"),
+    [("after-spark-staging", 1), ("before-spark-commit", 1), ("after-spark-commit", 2)],
+)
+def test_the_sql_commit_decides(session, catalog, catalog_uri, tmp_path, point, version):
+    orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
+
+    def die(passed):
+        if passed == point:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), hooked(die):
+        deltasql.spark.sql(session, catalog_uri, "UPDATE orders SET amount = 2")
+    assert orders.version == version
+    assert amounts(orders) == {1: version}
+    check_invariants(catalog, "orders")

@@ -60,9 +60,7 @@ class Names:
             f"CREATE TABLE IF NOT EXISTS {database}.`{row.name}` USING delta LOCATION {_text(path)}"
         )
 
-    def run(
-        self, statement: Statement, staged: Iterable[tuple[Named, TableRow]], args: Any
-    ) -> DataFrame:
+    def run(self, statement: Statement, staged: Iterable[tuple[Named, TableRow]]) -> DataFrame:
         """Run a statement with the names of staged tables bound to them."""
         ours = list(staged)
         text = _with_databases(statement.text, [(n, self._place(row)) for n, row in ours])
@@ -71,7 +69,7 @@ class Names:
         self._show_others(session, [n for n in statement.names if n.parts not in bound])
         if "" in self._databases:
             session.sql(f"USE {self._databases['']}")
-        return session.sql(text, args=args) if args else session.sql(text)
+        return session.sql(text)
 
     def end(self) -> None:
         """Drop the private databases; the staged files stay."""

@@ -41,14 +41,43 @@ _ALTERS = frozenset(
     }
 )
 _OPTIMIZE = "OptimizeTableCommand"
-_COMMANDS = _WRITES | _ALTERS | {_OPTIMIZE}
+# a list of what is allowed: commands of Delta's parser do not all say that they are commands
+_QUERIES = frozenset(
+    {
+        "Aggregate",
+        "Distinct",
+        "Except",
+        "Filter",
+        "Generate",
+        "GlobalLimit",
+        "Intersect",
+        "Join",
+        "LocalLimit",
+        "LocalRelation",
+        "Offset",
+        "OneRowRelation",
+        "Pivot",
+        "Project",
+        "RepartitionByExpression",
+        "Sample",
+        "Sort",
+        "SubqueryAlias",
+        "Union",
+        "UnresolvedHaving",
+        "UnresolvedHint",
+        "UnresolvedInlineTable",
+        "UnresolvedRelation",
+        "UnresolvedSubqueryColumnAliases",
+        "Unpivot",
+        "WithWindowDefinition",
+    }
+)
+_ALLOWED = _WRITES | _ALTERS | _QUERIES | {_OPTIMIZE}
 # their table is no child of theirs
 _TABLE_ASIDE = frozenset(
     {"InsertIntoStatement", "OverwriteByExpression", "OverwritePartitionsDynamic"}
 )
 _TIME_TRAVEL = frozenset({"RelationTimeTravel", "TimeTravel"})
-_LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
-_NOT_A_QUERY = (f"{_LOGICAL}.Command", f"{_LOGICAL}.ParsedStatement", f"{_LOGICAL}.CompoundBody")
 _PRIVILEGES = "__required_write_privileges__"
 
 
@@ -96,13 +125,14 @@ def parse_statement(spark: SparkSession, text: str) -> Statement:
     tree = session.sessionState().sqlParser().parsePlan(text)
     root = tree.child() if _kind(tree) == "UnresolvedWith" else tree
     kind = _kind(root)
-    if kind not in _COMMANDS and _is_a_command(spark, root):
+    if kind not in _ALLOWED:
         raise BadArgumentError(
             f"A transaction cannot run {text.strip().split()[0].upper()} ({kind}).",
             hint="It runs queries, MERGE, UPDATE, DELETE, INSERT, OPTIMIZE and changes of a "
             "table's columns, constraints and properties.",
         )
-    return Statement(text, kind, tuple(_names(tree)))
+    # a query inside an expression is found twice where a node counts it among its own
+    return Statement(text, kind, tuple(dict.fromkeys(_names(tree))))
 
 
 def _names(tree: Any) -> Iterator[Named]:
@@ -149,13 +179,6 @@ def _refuse_change_feed(node: Any) -> None:
             "A transaction cannot read a change feed.",
             hint="Read it before the transaction and give its rows as a temporary view.",
         )
-
-
-def _is_a_command(spark: SparkSession, node: Any) -> bool:
-    from py4j.java_gateway import is_instance_of  # noqa: PLC0415 (loads only with Spark)
-
-    gateway = spark.sparkContext._gateway  # noqa: SLF001 (what Py4J asks for)
-    return any(is_instance_of(gateway, node, name) for name in _NOT_A_QUERY)
 
 
 def _kind(node: Any) -> str:

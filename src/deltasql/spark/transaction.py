@@ -14,10 +14,11 @@ anybody committed to it meanwhile, everything is refused. See `names` for how na
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from deltasql.catalog.rows import TableRow
 from deltasql.client.plans import Planned, require_active
@@ -27,6 +28,7 @@ from deltasql.errors import BadArgumentError, CommitConflictError, TableNotFound
 from deltasql.protocol.actions import Action, Add
 from deltasql.protocol.conflicts import Isolation, ReadSet, isolation_of
 from deltasql.protocol.features import require_writable
+from deltasql.protocol.files import STAGED_PREFIX
 from deltasql.protocol.properties import read_bool
 from deltasql.settings import Settings
 from deltasql.spark.address import open_catalog
@@ -66,7 +68,7 @@ class SparkTransaction:
     _names: Names
     _staged: dict[str, _Staged] = field(default_factory=dict)
 
-    def sql(self, statement: str, args: Mapping[str, Any] | None = None) -> DataFrame:
+    def sql(self, statement: str) -> DataFrame:
         """Run a statement that names tables of the catalog by their names.
 
         Raises:
@@ -83,7 +85,7 @@ class SparkTransaction:
             if not staged.is_named:
                 self._names.register(row, staged.log.path)
                 staged.is_named = True
-        return self._names.run(parsed, ours, args)
+        return self._names.run(parsed, ours)
 
     def table(self, name: str) -> DataFrame:
         """Return a table as the transaction sees it."""
@@ -140,7 +142,7 @@ class SparkTransaction:
             root = local_root(table.snapshot)
             table.read_whole()
             table.begin_writing()
-            folder = f"tx-{self.transaction_id.replace('-', '')}"
+            folder = f"{STAGED_PREFIX}{uuid.uuid4().hex}"
             place = StagedPlace(row.full_name, hadoop_spelling(self.spark, str(root)), folder)
             log = write_staged_log(table.snapshot, root, place)
             self._staged[row.full_name] = _Staged(log)
@@ -195,7 +197,7 @@ def transaction(
         open_catalog(uri, settings=settings, storage_options=storage_options) as catalog,
         catalog.transaction(user_metadata=user_metadata, commit_id=commit_id) as inner,
     ):
-        names = Names(spark, f"deltasql_tx_{inner.transaction_id.replace('-', '')}")
+        names = Names(spark, f"deltasql_tx_{uuid.uuid4().hex}")
         tx = SparkTransaction(spark, inner, PinnedTables.of(inner.pin()), names)
         try:
             yield tx
@@ -238,7 +240,6 @@ def sql(
     spark: SparkSession,
     uri: str | None,
     statement: str,
-    args: Mapping[str, Any] | None = None,
     *,
     user_metadata: str | None = None,
     settings: Settings | None = None,
@@ -255,7 +256,7 @@ def sql(
                 "The statement writes to no table.",
                 hint="Read with deltasql.spark.read, or inside of deltasql.spark.transaction.",
             )
-        return tx.sql(statement, args)
+        return tx.sql(statement)
 
 
 def _refuse_second_write(log: StagedLog) -> None:
