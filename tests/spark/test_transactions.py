@@ -1,10 +1,4 @@
-"""Many statements, many tables, one commit, by stock Delta Spark on staged logs.
-
-One file, so that `make test` starts one JVM.
-"""
-
-from pathlib import Path
-from urllib.parse import unquote
+"""Many statements, many tables, one commit, by stock Delta Spark on staged logs."""
 
 import pyarrow as pa
 import pytest
@@ -15,15 +9,21 @@ import deltasql.spark
 from delta_spark import read_delta_spark
 from deltasql.client.plans import live_adds
 from deltasql.errors import (
-    BadArgumentError,
     CommitConflictError,
     InvalidCommitError,
-    TableNotFoundError,
-    UnsupportedFeatureError,
 )
-from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 from readers import read_deltalake, read_deltasql
+from staged_tables import (
+    ORDERS,
+    a_table,
+    amounts,
+    order,
+    orders_and_totals,
+    place,
+    rows_of,
+    staged_folders,
+)
 
 pytestmark = [
     # said when an error of Spark is turned into one of Python; no pandas is used here
@@ -36,8 +36,6 @@ ON_POSTGRES_LATER = pytest.mark.parametrize(
     ["sqlite", pytest.param("postgres", marks=pytest.mark.verify)],
     indirect=True,
 )
-ORDERS = pa.schema([("id", pa.int64()), ("day", pa.string()), ("amount", pa.int64())])
-TOTALS = pa.schema([("day", pa.string()), ("amount", pa.int64())])
 VECTORS = {"delta.enableDeletionVectors": "true"}
 ODD = ["plain", "a b/c%d#e=é", "x/y%", 'it\'s "so"', None]
 
@@ -56,45 +54,6 @@ def session(spark):
 def catalog(catalog_uri):
     with deltasql.connect(catalog_uri) as opened:
         yield opened
-
-
-def a_table(catalog, tmp_path, name, schema=ORDERS, rows=(), **properties):
-    table = catalog.create_table(
-        name, location=str(tmp_path / f"a é {name}"), schema=schema, properties=properties
-    )
-    if rows:
-        table.append(pa.Table.from_pylist(list(rows), schema=schema))
-    return table
-
-
-def order(number, day="a", amount=1):
-    return {"id": number, "day": day, "amount": amount}
-
-
-def orders_and_totals(catalog, tmp_path, **properties):
-    given = [order(1, "a", 10), order(2, "a", 20), order(3, "b", 30)]
-    orders = a_table(catalog, tmp_path, "orders", rows=given, **properties)
-    sums = [{"day": "a", "amount": 30}, {"day": "b", "amount": 30}]
-    return orders, a_table(catalog, tmp_path, "totals", TOTALS, sums, **properties)
-
-
-def place(table) -> str:
-    return unquote(table.location.removeprefix("file://"))
-
-
-def rows_of(table):
-    """The rows of a table, read three ways that must agree."""
-    found = read_deltasql(table)
-    assert read_delta_spark(place(table)) == found
-    return found
-
-
-def amounts(table):
-    return {row["id"]: row["amount"] for row in rows_of(table)}
-
-
-def staged_folders(table):
-    return list(Path(place(table)).glob("tx-*/_delta_log"))
 
 
 def test_two_tables_in_one_commit(session, catalog, catalog_uri, tmp_path):
@@ -189,10 +148,12 @@ def test_a_broken_constraint_is_refused(session, catalog, catalog_uri, tmp_path)
         session, catalog_uri, "ALTER TABLE orders ADD CONSTRAINT small CHECK (amount < 100)"
     )
     assert orders.version == 2
-    with pytest.raises(Exception, match="small") as caught:
-        with deltasql.spark.transaction(session, catalog_uri) as tx:
-            tx.sql("UPDATE orders SET amount = 99")
-            tx.sql("INSERT INTO orders VALUES (2, 'a', 100)")
+    with (
+        pytest.raises(Exception, match="small") as caught,
+        deltasql.spark.transaction(session, catalog_uri) as tx,
+    ):
+        tx.sql("UPDATE orders SET amount = 99")
+        tx.sql("INSERT INTO orders VALUES (2, 'a', 100)")
     assert "CHECK" in delta_spark.complaint(caught.value)
     assert orders.version == 2
     assert amounts(orders) == {1: 1}
@@ -201,18 +162,20 @@ def test_a_broken_constraint_is_refused(session, catalog, catalog_uri, tmp_path)
 def test_write_skew_is_refused(session, catalog, catalog_uri, tmp_path):
     """Each reads what the other writes: they cannot both have been first."""
     orders, totals = orders_and_totals(catalog, tmp_path)
-    with pytest.raises(CommitConflictError, match="totals|orders"):
-        with deltasql.spark.transaction(session, catalog_uri) as one:
-            one.sql("UPDATE orders SET amount = (SELECT max(amount) FROM totals) WHERE id = 1")
-            with deltasql.spark.transaction(session, catalog_uri) as other:
-                other.sql("INSERT INTO totals SELECT 'z', max(amount) FROM orders")
+    with (
+        pytest.raises(CommitConflictError, match="totals"),
+        deltasql.spark.transaction(session, catalog_uri) as one,
+    ):
+        one.sql("UPDATE orders SET amount = (SELECT max(amount) FROM totals) WHERE id = 1")
+        with deltasql.spark.transaction(session, catalog_uri) as other:
+            other.sql("INSERT INTO totals SELECT 'z', max(amount) FROM orders")
     assert (orders.version, totals.version) == (1, 2)
     assert amounts(orders) == {1: 10, 2: 20, 3: 30}
 
 
 @ON_POSTGRES_LATER
 def test_a_table_that_is_only_read_gets_no_version(session, catalog, catalog_uri, tmp_path):
-    orders, totals = orders_and_totals(catalog, tmp_path)
+    orders, _ = orders_and_totals(catalog, tmp_path)
     with deltasql.spark.transaction(session, catalog_uri) as tx:
         assert tx.sql("SELECT count(*) FROM orders").first()[0] == 3
         assert tx.table("orders").count() == 3
@@ -279,14 +242,18 @@ def test_a_change_feed_takes_one_write(session, catalog, catalog_uri, tmp_path):
         (1, 1, "update_preimage", 2),
         (1, 9, "update_postimage", 2),
     }
-    with pytest.raises(InvalidCommitError, match="orders"):
-        with deltasql.spark.transaction(session, catalog_uri) as tx:
-            tx.sql("DELETE FROM orders WHERE id = 1")
-            tx.sql("DELETE FROM orders WHERE id = 2")
-    with pytest.raises(InvalidCommitError, match="orders"):
-        with deltasql.spark.transaction(session, catalog_uri) as tx:
-            tx.table("orders").write.format("delta").mode("append").save(tx.path("orders"))
-            tx.table("orders").write.format("delta").mode("append").save(tx.path("orders"))
+    with (
+        pytest.raises(InvalidCommitError, match="orders"),
+        deltasql.spark.transaction(session, catalog_uri) as tx,
+    ):
+        tx.sql("DELETE FROM orders WHERE id = 1")
+        tx.sql("DELETE FROM orders WHERE id = 2")
+    with (
+        pytest.raises(InvalidCommitError, match="orders"),
+        deltasql.spark.transaction(session, catalog_uri) as tx,
+    ):
+        tx.table("orders").write.format("delta").mode("append").save(tx.path("orders"))
+        tx.table("orders").write.format("delta").mode("append").save(tx.path("orders"))
     assert orders.version == 2
     assert amounts(orders) == {1: 9, 2: 1}
 
@@ -324,102 +291,4 @@ def test_odd_partitions_and_a_plain_delta_table_agree(session, catalog, catalog_
     deltasql.spark.sql(session, catalog_uri, "DELETE FROM orders WHERE id > 5")
     delta_spark.run(f"DELETE FROM delta.`{plain}` WHERE id > 5")
     assert rows_of(orders) == read_delta_spark(str(plain))
-    check_invariants(catalog, "orders")
-
-
-def test_every_name_finds_its_staged_table(session, catalog, catalog_uri, tmp_path):
-    """With and without a namespace, in sources and subqueries, beside the user's own tables."""
-    orders = a_table(catalog, tmp_path, "orders", rows=[order(1), order(2)])
-    old = a_table(catalog, tmp_path, "sales.eu.orders", rows=[order(2, "x", 5), order(3, "x", 6)])
-    session.range(1, 3).write.format("parquet").saveAsTable("mine")
-    session.range(2, 9).createOrReplaceTempView("some")
-    try:
-        with deltasql.spark.transaction(session, catalog_uri) as tx:
-            tx.sql("""MERGE INTO Orders USING (SELECT * FROM sales.eu.orders
-                                               WHERE id IN (SELECT id FROM some)) AS n
-                      ON orders.id = n.id AND orders.id IN (1, 2)
-                      WHEN MATCHED THEN UPDATE SET amount = n.amount""")
-            tx.sql("OPTIMIZE sales.eu.orders")
-            tx.sql("ALTER TABLE `sales`.`eu`.orders ADD CONSTRAINT c CHECK (amount > 0)")
-            tx.sql(
-                "WITH orders AS (SELECT id FROM mine) INSERT INTO sales.eu.orders "
-                "SELECT orders.id + 100, 'y', 1 FROM orders"
-            )
-            tx.sql(f"DELETE FROM delta.`{tx.path('orders')}` WHERE id = 1")
-    finally:
-        session.sql("DROP TABLE mine")
-        session.catalog.dropTempView("some")
-    assert amounts(orders) == {2: 5}
-    assert amounts(old) == {2: 5, 3: 6, 101: 1, 102: 1}
-
-
-@ON_POSTGRES_LATER
-def test_what_cannot_be_taken_back_is_refused(session, catalog, catalog_uri, tmp_path):
-    orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
-    a_table(catalog, tmp_path, "my-orders", rows=[order(1)])
-    a_table(catalog, tmp_path, "hidden", rows=[order(1)])
-    elsewhere = catalog.create_table("elsewhere", location="memory://lake/x", schema=ORDERS)
-    session.range(1).createOrReplaceTempView("hidden")
-    refused = {
-        "DROP TABLE orders": "cannot run DROP",
-        "CREATE TABLE other AS SELECT 1": "cannot run CREATE",
-        "VACUUM orders": "cannot run VACUUM",
-        "RESTORE TABLE orders TO VERSION AS OF 0": "cannot run RESTORE",
-        "SET a = b": "cannot run SET",
-        "SELECT * FROM orders VERSION AS OF 0": "none of the past",
-        "SELECT * FROM table_changes('orders', 0)": "change feed",
-        "INSERT INTO nowhere VALUES (1)": "nowhere is no table of the catalog",
-        f"SELECT * FROM delta.`{place(orders)}`": "that of the table orders",
-        "SELECT * FROM hidden": "temporary view",
-        "SELECT * FROM `my-orders`": "cannot name",
-    }
-    try:
-        with deltasql.spark.transaction(session, catalog_uri) as tx:
-            for statement, why in refused.items():
-                with pytest.raises(BadArgumentError, match=why):
-                    tx.sql(statement)
-            with pytest.raises(UnsupportedFeatureError, match="elsewhere is not on local files"):
-                tx.sql(f"SELECT * FROM {elsewhere.name}")
-            with pytest.raises(TableNotFoundError, match="nowhere"):
-                tx.table("nowhere")
-            assert tx.table("my-orders").count() == 1
-    finally:
-        session.catalog.dropTempView("hidden")
-    with pytest.raises(BadArgumentError, match="writes to no table"):
-        deltasql.spark.sql(session, catalog_uri, "SELECT * FROM orders")
-    assert tx.versions == {}
-
-
-@ON_POSTGRES_LATER
-def test_compaction_alone_lets_appends_pass(session, catalog, catalog_uri, tmp_path):
-    orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
-    orders.append(pa.Table.from_pylist([order(2)], schema=ORDERS))
-    with deltasql.spark.transaction(session, catalog_uri) as tx:
-        tx.sql("OPTIMIZE orders")
-        orders.append(pa.Table.from_pylist([order(3)], schema=ORDERS))
-    assert tx.versions == {"orders": 4}
-    assert amounts(orders) == {1: 1, 2: 1, 3: 1}
-    with pytest.raises(CommitConflictError):
-        with deltasql.spark.transaction(session, catalog_uri) as tx:
-            assert tx.table("orders").count() == 3
-            tx.sql("OPTIMIZE orders")
-            orders.append(pa.Table.from_pylist([order(4)], schema=ORDERS))
-
-
-@ON_POSTGRES_LATER
-@pytest.mark.parametrize(
-    ("point", "version"),
-    [("after-spark-staging", 1), ("before-spark-commit", 1), ("after-spark-commit", 2)],
-)
-def test_the_sql_commit_decides(session, catalog, catalog_uri, tmp_path, point, version):
-    orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
-
-    def die(passed):
-        if passed == point:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), hooked(die):
-        deltasql.spark.sql(session, catalog_uri, "UPDATE orders SET amount = 2")
-    assert orders.version == version
-    assert amounts(orders) == {1: version}
     check_invariants(catalog, "orders")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.plans import live_adds
-from deltasql.errors import UnsupportedFeatureError
+from deltasql.errors import LogGapError, UnsupportedFeatureError
 from deltasql.protocol.actions import Action, CommitInfo, Metadata, Protocol
 from deltasql.protocol.codec import decode_commit, serialize_actions
 from deltasql.protocol.features import FENCE, is_fenced, with_features, without_fence
@@ -41,7 +41,11 @@ class StagedLog:
         return str(self.root / self.translation.place.folder)
 
     def commits(self) -> list[StagedCommit]:
-        """Return what was committed to the staged log, in order."""
+        """Return what was committed to the staged log, in order.
+
+        Raises:
+            LogGapError: Delta Spark has cleaned commits of the transaction away.
+        """
         folder = Path(self.path) / LOG_FOLDER
         found = [LogFile.parse(file.name) for file in folder.iterdir()]
         versions = [
@@ -49,6 +53,12 @@ class StagedLog:
             for file in found
             if file is not None and file.kind is LogFileKind.COMMIT and file.version > 0
         ]
+        if len(versions) != max(versions, default=0):
+            raise LogGapError(
+                f"The staged log of {self.snapshot.table.full_name} has lost commits.",
+                hint="Let delta.logRetentionDuration be longer than the transaction.",
+                table=self.snapshot.table.full_name,
+            )
         payloads = [(v, (Path(self.path) / commit_key(v)).read_bytes()) for v in sorted(versions)]
         return [StagedCommit(tuple(decode_commit(raw, version=v))) for v, raw in payloads]
 

@@ -152,9 +152,7 @@ def _names(tree: Any) -> Iterator[Named]:
 def _below(node: Any, kind: str) -> Iterator[Any]:
     for found in (node.children(), node.innerChildren(), node.subqueries()):
         for number in range(found.length()):
-            below = found.apply(number)
-            if hasattr(below, "subqueries"):
-                yield below
+            yield found.apply(number)
     if kind in _TABLE_ASIDE:
         yield node.table()
 
