@@ -1,5 +1,9 @@
 """Which names a statement of a transaction binds, what is refused, and what decides."""
 
+import os
+import subprocess
+import sys
+
 import pyarrow as pa
 import pytest
 
@@ -148,3 +152,25 @@ def test_the_sql_commit_decides(session, catalog, tmp_path, request, point):
     assert orders.version == version
     assert amounts(orders) == {1: version}
     check_invariants(catalog, "orders")
+
+
+@pytest.mark.verify
+def test_spark_without_deltas_jar_is_told_how_to_get_it(tmp_path):
+    """In a process of its own: jars cannot be taken out of a session."""
+    code = f"""
+import deltasql.spark
+from deltasql.errors import MissingExtraError
+from deltasql.jobs.session import import_session
+session = import_session("local[1]", {{}})
+try:
+    deltasql.spark.sql(session.spark, "deltasql://sqlite/{tmp_path}/c.db", "DELETE FROM orders")
+except MissingExtraError as error:
+    print(error.message, error.advice)
+session.close()
+"""
+    env = {**os.environ, "JAVA_HOME": delta_spark._find_java()}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env
+    )
+    assert "jar is not in this Spark session" in done.stdout, done.stderr
+    assert "spark.jars.packages=io.delta:delta-spark_4.2_2.13:4.4.0" in done.stdout
