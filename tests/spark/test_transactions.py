@@ -292,3 +292,21 @@ def test_odd_partitions_and_a_plain_delta_table_agree(session, catalog, catalog_
     delta_spark.run(f"DELETE FROM delta.`{plain}` WHERE id > 5")
     assert rows_of(orders) == read_delta_spark(str(plain))
     check_invariants(catalog, "orders")
+
+
+@ON_POSTGRES_LATER
+def test_overwrites_and_dataframe_writers(session, catalog, catalog_uri, tmp_path):
+    """A batch that was written before is not written again: Delta's own rule, over staged logs."""
+    orders = a_table(catalog, tmp_path, "orders", rows=[order(1), order(2, "b"), order(3, "c")])
+    batch = {"txnAppId": "loader", "txnVersion": "7"}
+    for _ in range(2):
+        with deltasql.spark.transaction(session, catalog_uri) as tx:
+            tx.sql("INSERT INTO orders REPLACE WHERE day = 'b' VALUES (20, 'b', 2)")
+            new = tx.table("orders").where("id = 3").selectExpr("id + 10 AS id", "day", "amount")
+            new.write.format("delta").mode("append").options(**batch).save(tx.path("orders"))
+    assert amounts(orders) == {1: 1, 3: 1, 13: 1, 20: 2}
+    assert [(txn.app_id, txn.version) for txn in orders.snapshot().txns()] == [("loader", 7)]
+    deltasql.spark.sql(session, catalog_uri, "INSERT OVERWRITE orders VALUES (5, 'z', 5)")
+    assert amounts(orders) == {5: 5}
+    assert orders.history()[0].operation == "WRITE"
+    check_invariants(catalog, "orders")
