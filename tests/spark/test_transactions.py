@@ -13,7 +13,7 @@ from deltasql.errors import (
     InvalidCommitError,
 )
 from deltasql.testing.invariants import check_invariants
-from readers import read_deltalake, read_deltasql
+from readers import read_deltalake, read_deltasql, read_duckdb
 from staged_tables import (
     ORDERS,
     a_table,
@@ -118,6 +118,7 @@ def test_statements_over_deletion_vectors(session, catalog, catalog_uri, tmp_pat
         "TRANSACTION",
         "DELETE",
     ]
+    assert read_duckdb(place(orders)) == read_deltasql(orders)
     deltasql.spark.sql(session, catalog_uri, "REORG TABLE orders APPLY (PURGE)")
     assert amounts(orders) == {**expected, 5: -1, 13: 0}
     assert orders.snapshot().files(["deletion_vector"]).column(0).null_count > 0
