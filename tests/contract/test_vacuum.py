@@ -198,6 +198,19 @@ def test_leftovers_go_and_everything_that_is_not_data_stays(stage):
     assert "young.parquet" in stage.files()
 
 
+def test_what_a_dead_transaction_of_spark_has_written_goes(stage):
+    """Its log is no table's; what such a transaction has committed stays."""
+    folder = f"tx-{'0a' * 16}"
+    stage.table.commit([stage.add(f"{folder}/kept.parquet")])
+    stage.put(f"{folder}/left.parquet")
+    stage.put(f"{folder}/_delta_log/0.json")
+    stage.put("tx-mine/_delta_log/0.json")
+    stage.put("tx-mine/data.parquet")
+    stage.pass_days(8)
+    assert stage.vacuum() == {f"{folder}/left.parquet"}
+    check_invariants(stage.catalog, "orders")
+
+
 def test_leftovers_are_left_alone_on_request(stage):
     stage.put("left.parquet")
     stage.pass_days(30)

@@ -69,6 +69,9 @@ ELSEWHERE = {
     "after-take-over": "recovery: test_recovery",
     "before-new-epoch": "recovery: test_recovery",
     "foreign-kept-aside": "a repair by the operator's word: tests/contract/test_verify.py",
+    "after-spark-staging": "Spark: tests/spark/test_transactions.py",
+    "before-spark-commit": "Spark: tests/spark/test_transactions.py",
+    "after-spark-commit": "Spark: tests/spark/test_transactions.py",
     "foreign-replaced": "a repair by the operator's word: tests/contract/test_verify.py",
 }
 COMMIT_POINTS = [

@@ -10,7 +10,7 @@ import msgspec
 
 from deltasql.catalog import migrations
 from deltasql.catalog.adopt import Adopter
-from deltasql.catalog.commit_request import CommitRequest, Committed
+from deltasql.catalog.commit_request import CommitRequest, Committed, TableRead
 from deltasql.catalog.commits import Committer, NewTable
 from deltasql.catalog.database import Database, UniqueViolationError
 from deltasql.catalog.history import HistoryEntry, history_entry
@@ -147,10 +147,14 @@ class SqlCatalog:
             crash_point("before-drop-commit")
 
     def commit(
-        self, requests: Sequence[CommitRequest], *, transaction_id: str | None = None
+        self,
+        requests: Sequence[CommitRequest],
+        *,
+        transaction_id: str | None = None,
+        reads: Sequence[TableRead] = (),
     ) -> list[Committed]:
         """Commit to one or many tables, all or none; see `Committer.commit`."""
-        return self.committer.commit(requests, transaction_id=transaction_id)
+        return self.committer.commit(requests, transaction_id=transaction_id, reads=reads)
 
     def snapshot(
         self,

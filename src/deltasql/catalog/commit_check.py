@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deltasql.catalog.commit_request import CommitRequest
+from deltasql.catalog.commit_request import CommitRequest, TableRead
 from deltasql.catalog.database import Work
 from deltasql.catalog.payloads import read_payload
 from deltasql.catalog.rebased import renumberings
@@ -57,6 +57,19 @@ def check_request(
     check_rules(row.full_name, request.actions, *table)
 
 
+def check_read(work: Work, locked: LockedTable, read: TableRead, *, epoch: int) -> None:
+    """Refuse a transaction that read what is no longer so; the table itself takes no commit.
+
+    Raises:
+        OwnershipError: the catalog is in another epoch.
+        CommitConflictError: a winner contradicts what was read.
+    """
+    _require_epoch(locked, epoch)
+    request = read.as_request()
+    _check_numbers(locked, request)
+    _check_winners(work, locked, request)
+
+
 def require_open(locked: LockedTable, *, epoch: int) -> None:
     """Refuse a table that takes no commits now.
 
@@ -64,16 +77,20 @@ def require_open(locked: LockedTable, *, epoch: int) -> None:
         TableStateError, OwnershipError: it is in another state, or the catalog in another epoch.
     """
     row = locked.row
-    if locked.epoch != epoch:
-        raise OwnershipError(
-            f"The catalog was recovered under epoch {locked.epoch}; this process has {epoch}.",
-            hint="Open the catalog again.",
-        )
+    _require_epoch(locked, epoch)
     if row.state is not TableState.ACTIVE:
         raise TableStateError(
             f"Table {row.full_name} takes no commits: {_REFUSALS[row.state]}.",
             table=row.full_name,
             state=str(row.state),
+        )
+
+
+def _require_epoch(locked: LockedTable, epoch: int) -> None:
+    if locked.epoch != epoch:
+        raise OwnershipError(
+            f"The catalog was recovered under epoch {locked.epoch}; this process has {epoch}.",
+            hint="Open the catalog again.",
         )
 
 

@@ -44,6 +44,23 @@ class CommitRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class TableRead:
+    """A table that a transaction read and does not write; it must not have changed meanwhile."""
+
+    table_id: str
+    read: ReadSet
+    note: CommitNote
+    commit_id: str
+    known: TableRow
+
+    def as_request(self) -> CommitRequest:
+        """Return a request without actions: the same winners contradict it."""
+        return CommitRequest(
+            self.table_id, (), self.read, self.note, self.commit_id, known=self.known
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """A version that is in the book; `before` is its table as it was under the lock."""
 

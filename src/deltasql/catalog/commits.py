@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from deltasql.catalog.commit_check import check_request
+from deltasql.catalog.commit_check import check_read, check_request
 from deltasql.catalog.commit_encode import Stamp, encode_commit
-from deltasql.catalog.commit_request import CommitRequest, Committed
+from deltasql.catalog.commit_request import CommitRequest, Committed, TableRead
 from deltasql.catalog.commit_rows import VersionPlan, insert_version, partition_text
 from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.definitions import DefinitionCache, TableDefinition, change_indexed_columns
@@ -74,16 +74,20 @@ class Committer:
         *,
         transaction_id: str | None = None,
         create: NewTable | None = None,
+        reads: Sequence[TableRead] = (),
     ) -> list[Committed]:
         """Commit all requests or none, at one timestamp, and return their versions in order.
+
+        `reads` are tables that were read and get no version: they must still be as they were.
 
         Raises:
             CommitConflictError: a winner contradicts one of them; nothing was committed.
             CommitUnknownError: the outcome could not be learned; send the same again.
         """
-        if len({request.table_id for request in requests}) != len(requests):
+        tables = [request.table_id for request in requests] + [one.table_id for one in reads]
+        if len(set(tables)) != len(tables):
             raise InvalidCommitError("A transaction commits to each table once.")
-        may_be_fast = len(requests) == 1 and transaction_id is None and create is None
+        may_be_fast = len(requests) == 1 and transaction_id is None and create is None and not reads
         for _ in range(_SENDS):
             try:
                 if may_be_fast:
@@ -91,7 +95,7 @@ class Committer:
                     fast = self._send_fast(requests[0])
                     if fast is not None:
                         return [fast]
-                return self._send(requests, transaction_id, create)
+                return self._send(requests, reads, transaction_id, create)
             except (CommitUnknownError, LostAppendError) as error:
                 ceiling = error.ceiling if isinstance(error, LostAppendError) else None
                 found = self._resolve(requests, ceiling)
@@ -110,21 +114,23 @@ class Committer:
     def _send(
         self,
         requests: Sequence[CommitRequest],
+        reads: Sequence[TableRead],
         transaction_id: str | None,
         create: NewTable | None,
     ) -> list[Committed]:
         try:
-            return self._attempt(requests, transaction_id, create, is_second=False)
+            return self._attempt(requests, reads, transaction_id, create, is_second=False)
         except (UniqueViolationError, CommitConflictError, InvalidCommitError, TableStateError):
             if create is not None:
                 raise
             # The commit may have been made before: only now its token is worth a question. Or a
             # file of the same identity is live: then this add takes its place.
-            return self._attempt(requests, transaction_id, None, is_second=True)
+            return self._attempt(requests, reads, transaction_id, None, is_second=True)
 
     def _attempt(
         self,
         requests: Sequence[CommitRequest],
+        reads: Sequence[TableRead],
         transaction_id: str | None,
         create: NewTable | None,
         *,
@@ -137,10 +143,14 @@ class Committer:
             if create is not None:
                 insert_table(work, create)
             crash_point("after-begin")
-            locked, tokens = self._lock(work, requests, ask_tokens=is_second)
+            everyone, tokens = self._lock(work, (*requests, *reads), ask_tokens=is_second)
+            locked, read = everyone[: len(requests)], everyone[len(requests) :]
             crash_point("after-lock")
+            tokens = tokens[: len(requests)]
             if any(tokens):
                 return _all_found(tokens)
+            for lock, one in zip(read, reads, strict=True):
+                check_read(work, lock, one, epoch=self.epoch)
             definitions = [
                 self._check(work, lock, request)
                 for lock, request in zip(locked, requests, strict=True)
@@ -168,7 +178,7 @@ class Committer:
         return [_committed(plan, lock) for plan, lock in zip(plans, locked, strict=True)]
 
     def _lock(
-        self, work: Work, requests: Sequence[CommitRequest], *, ask_tokens: bool
+        self, work: Work, requests: Sequence[CommitRequest | TableRead], *, ask_tokens: bool
     ) -> tuple[list[LockedTable], list[Committed | None]]:
         """Lock the tables in the order of their ids, so that two transactions never deadlock.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deltasql.catalog.catalog import SqlCatalog
-from deltasql.catalog.commit_request import CommitRequest, Committed
+from deltasql.catalog.commit_request import CommitRequest, Committed, TableRead
 from deltasql.catalog.leases import Leases
 from deltasql.catalog.log_files import LogFiles
 from deltasql.catalog.mirror_status import MirrorStatusTracker
@@ -124,12 +124,16 @@ class Session:
             return store
 
     def commit(
-        self, requests: Sequence[CommitRequest], *, transaction_id: str | None = None
+        self,
+        requests: Sequence[CommitRequest],
+        *,
+        transaction_id: str | None = None,
+        reads: Sequence[TableRead] = (),
     ) -> list[Committed]:
         """Commit in SQL, tell the sinks, and mirror what the settings say."""
         started = time.monotonic()
         try:
-            done = self.book.commit(requests, transaction_id=transaction_id)
+            done = self.book.commit(requests, transaction_id=transaction_id, reads=reads)
         except CommitConflictError as error:
             self._tell_conflict(requests[0], error)
             raise

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 
-from deltasql.catalog.commit_request import CommitNote, CommitRequest
+from deltasql.catalog.commit_request import CommitNote, CommitRequest, TableRead
 from deltasql.catalog.rows import TableState
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.arrow_input import to_reader
@@ -64,6 +64,14 @@ class StagedTable:
     def is_empty(self) -> bool:
         """Tell whether nothing was staged."""
         return not self._notes
+
+    def read_whole(self) -> None:
+        """Count the table as read from end to end: whatever is committed to it now conflicts."""
+        self._read = replace(self._read, whole_table=True)
+
+    def expect_unchanged(self) -> None:
+        """Let the commit take no version but the next one after the snapshot's."""
+        self._expected = self.snapshot.version
 
     def append(self, data: Any, *, schema_mode: SchemaMode = "strict") -> None:
         """Write the rows as new files, to be added by the commit."""
@@ -150,6 +158,13 @@ class StagedTable:
             work_id=self._slow_work(),
         )
 
+    def as_read(self, commit_id: str) -> TableRead | None:
+        """Return what was read of a table to which nothing was done, or None for nothing."""
+        if self._read.is_empty:
+            return None
+        row = self.snapshot.table
+        return TableRead(row.table_id, self._read, CommitNote("READ"), commit_id, row)
+
     def _slow_work(self) -> str | None:
         """Return the id of a write that took long; its files are made sure of."""
         if self._work is None or not self._session.open_work.settle(self._work):
@@ -162,7 +177,7 @@ class StagedTable:
         return replace(
             first,
             operation=options.operation or first.operation,
-            user_metadata=options.user_metadata,
+            user_metadata=options.user_metadata or first.user_metadata,
             committer=self._session.committer,
             client=self._session.client,
         )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from deltasql.catalog.rows import TableRow, TableState
+from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions, StagedTable
-from deltasql.errors import BadArgumentError
+from deltasql.errors import BadArgumentError, TableNotFoundError
 
 
 class Transaction:
@@ -22,6 +25,7 @@ class Transaction:
         self._session = session
         self._options = options
         self._tables: dict[str, StagedTable] = {}
+        self._pinned: dict[str, TableRow] | None = None
         self._versions: dict[str, int] | None = None
         self.transaction_id = options.commit_id or session.new_id()
 
@@ -29,12 +33,32 @@ class Transaction:
         """Return a table to stage work on; the same one each time it is named."""
         if self._versions is not None:
             raise BadArgumentError("The transaction has ended.")
-        row = self._session.book.table(name)
+        row = self._row(name)
         staged = self._tables.get(row.table_id)
         if staged is None:
-            snapshot = self._session.book.snapshot(row.table_id)
-            staged = self._tables[row.table_id] = StagedTable(self._session, snapshot)
+            staged = self._tables[row.table_id] = StagedTable(self._session, self._snapshot(row))
         return staged
+
+    def _snapshot(self, row: TableRow) -> Snapshot:
+        if self._pinned is None:
+            return self._session.book.snapshot(row.table_id)
+        found = self._session.book.snapshot(row.table_id, version=row.current_version)
+        return replace(found, table=row)  # as it was pinned: its versions may get other numbers
+
+    def pin(self) -> list[TableRow]:
+        """Pin every table at the version it has now, in one look, and return them by name."""
+        if self._pinned is None:
+            rows = self._session.book.tables()
+            shown = [row for row in rows if row.state is not TableState.IMPORTING]
+            self._pinned = {row.full_name: row for row in shown}
+        return list(self._pinned.values())
+
+    def _row(self, name: str) -> TableRow:
+        if self._pinned is None:
+            return self._session.book.table(name)
+        if name not in self._pinned:
+            raise TableNotFoundError(f"There is no table {name!r} in the catalog.", table=name)
+        return self._pinned[name]
 
     def commit(self) -> Mapping[str, int]:
         """Commit what was staged and return the new version of each table.
@@ -47,7 +71,10 @@ class Transaction:
         staged = [table for table in self._tables.values() if not table.is_empty]
         requests = [table.request(self._options, self.transaction_id) for table in staged]
         if requests:
-            done = self._session.commit(requests, transaction_id=self.transaction_id)
+            others = [table for table in self._tables.values() if table.is_empty]
+            found = [table.as_read(self.transaction_id) for table in others]
+            reads = [read for read in found if read is not None]
+            done = self._session.commit(requests, transaction_id=self.transaction_id, reads=reads)
             self._versions = {one.before.full_name: one.version for one in done}
         else:
             self._versions = {}

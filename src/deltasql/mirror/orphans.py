@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from deltasql.protocol.files import LOG_FOLDER
+from deltasql.protocol.files import LOG_FOLDER, STAGED_PREFIX
 from deltasql.storage.port import ObjectInfo, ObjectStore
 
 CHANGE_FOLDER = "_change_data/"
+_STAGED = re.compile(rf"{STAGED_PREFIX}[0-9a-f]{{32}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,8 @@ class Orphanage:
 def find_orphans(store: ObjectStore, rules: Orphanage) -> Iterator[ObjectInfo]:
     """Yield the objects that are old enough, not hidden, and needed by nobody.
 
-    A folder with a log of its own is another table's, whether a catalog knows it or not.
+    A folder with a log of its own is another table's, whether a catalog knows it or not, unless
+    it is the staged log of a transaction that died: then what it wrote is nobody's.
     """
     nested = [f"{folder}/" for folder in rules.nested]
     nested += sorted(_folders_with_a_log(store))
@@ -57,5 +60,5 @@ def _folders_with_a_log(store: ObjectStore) -> set[str]:
 def _owners(keys: Iterable[str]) -> Iterator[str]:
     for key in keys:
         folder, mark, _ = key.partition(f"/{LOG_FOLDER}")
-        if mark:
+        if mark and _STAGED.fullmatch(folder) is None:
             yield f"{folder}/"

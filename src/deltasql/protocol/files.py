@@ -9,6 +9,8 @@ from dataclasses import dataclass
 LOG_FOLDER = "_delta_log/"
 LAST_CHECKPOINT = f"{LOG_FOLDER}_last_checkpoint"
 MAX_VERSION = 2**63 - 1
+# Folders below a table's root in which a transaction of ours works on a log of its own.
+STAGED_PREFIX = "tx-"
 
 _V = r"(?P<version>\d{20})"
 _C = rf"{_V}\.checkpoint"

@@ -2,5 +2,6 @@
 
 from deltasql.spark.datasource import register
 from deltasql.spark.read import attach, explain, read
+from deltasql.spark.transaction import run_transaction, sql, transaction
 
-__all__ = ["attach", "explain", "read", "register"]
+__all__ = ["attach", "explain", "read", "register", "run_transaction", "sql", "transaction"]

@@ -1,0 +1,60 @@
+"""Delta Spark in a session: is it there, and the few things asked of its JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltasql.errors import BadArgumentError, MissingExtraError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_HINT = (
+    f"Start Spark with spark.jars.packages={PACKAGE}, spark.sql.extensions={_EXTENSION} and "
+    f"spark.sql.catalog.spark_catalog={_CATALOG}."
+)
+
+
+def require_delta(spark: SparkSession) -> None:
+    """Refuse a session in which Delta Spark does not run.
+
+    Raises:
+        MissingExtraError: its jar or one of its settings is missing.
+        BadArgumentError: the session is of Spark Connect, whose JVM nobody reaches.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        raise BadArgumentError(
+            "A session of Spark Connect cannot run transactions.",
+            hint="Use a session in the driver's own process.",
+        )
+    from py4j.java_gateway import JavaClass  # noqa: PLC0415 (loads only with Spark)
+
+    if not isinstance(_delta_log(spark), JavaClass):
+        raise MissingExtraError("Delta's jar is not in this Spark session.", hint=_HINT)
+    extensions = spark.conf.get("spark.sql.extensions", None) or ""
+    if _EXTENSION not in extensions:
+        raise MissingExtraError("Delta's extension is not in this Spark session.", hint=_HINT)
+    if spark.conf.get("spark.sql.catalog.spark_catalog", None) != _CATALOG:
+        raise MissingExtraError("Delta's catalog is not in this Spark session.", hint=_HINT)
+
+
+def hadoop_spelling(spark: SparkSession, path: str) -> str:
+    """Return a local directory as Hadoop spells its URI: `file:/x`."""
+    return f"file:{_jvm(spark).org.apache.hadoop.fs.Path(path).toUri().toString()}"
+
+
+def forget_log(spark: SparkSession, path: str) -> None:
+    """Let Delta Spark forget what it keeps of a log."""
+    place = _jvm(spark).org.apache.hadoop.fs.Path(path)
+    _delta_log(spark).invalidateCache(spark._jsparkSession, place)  # noqa: SLF001 (no other way)
+
+
+def _delta_log(spark: SparkSession) -> Any:
+    return _jvm(spark).org.apache.spark.sql.delta.DeltaLog
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark._jvm  # noqa: SLF001 (no other way)

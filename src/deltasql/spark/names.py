@@ -1,0 +1,134 @@
+"""The names of a catalog's tables inside Spark: every name of a statement finds its staged table.
+
+The staged tables are registered in private databases of Spark's own catalog, one for each
+namespace, which end with the transaction. A statement runs in a copy of the user's session that
+uses the database of tables without a namespace: temporary views and settings are those of the
+user's session at that moment, its current database and other threads notice nothing, and column
+names qualified by a table's name work as always. A name with a namespace is replaced where it
+stands by that of the private database. A temporary view that is called like a table of the
+catalog is refused, because nobody could tell which is meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from deltasql.catalog.rows import TableRow
+from deltasql.errors import BadArgumentError
+from deltasql.spark.statement import Named, Statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# what Spark's own catalog lets into a name
+_WORD = re.compile(r"[A-Za-z0-9_]+")
+
+
+@dataclass(slots=True)
+class Names:
+    """The private databases of one transaction."""
+
+    spark: SparkSession
+    prefix: str
+    _databases: dict[str, str] = field(default_factory=dict)
+    _registered: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def register(self, row: TableRow, path: str) -> None:
+        """Give a staged table the name that its table has in the catalog.
+
+        Raises:
+            BadArgumentError: Spark cannot spell the name, or tells it from no other.
+        """
+        if _WORD.fullmatch(row.name) is None:
+            raise BadArgumentError(
+                f"Spark's SQL cannot name the table {row.full_name}: letters, digits and _ only.",
+                hint="Use tx.table(...) and tx.path(...) with DataFrames.",
+                table=row.full_name,
+            )
+        key = (row.namespace, row.name.lower())
+        other = self._registered.setdefault(key, row.full_name)
+        if other != row.full_name:
+            raise BadArgumentError(
+                f"Spark cannot tell the tables {other} and {row.full_name} apart.",
+                table=row.full_name,
+            )
+        database = self._database(row.namespace, path)
+        self.spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {database}.`{row.name}` USING delta LOCATION {_text(path)}"
+        )
+
+    def run(self, statement: Statement, staged: Iterable[tuple[Named, TableRow]]) -> DataFrame:
+        """Run a statement with the names of staged tables bound to them."""
+        ours = list(staged)
+        text = _with_databases(statement.text, [(n, self._place(row)) for n, row in ours])
+        session = self._copied_session()
+        bound = {named.parts for named, _ in ours}
+        self._show_others(session, [n for n in statement.names if n.parts not in bound])
+        if "" in self._databases:
+            session.sql(f"USE {self._databases['']}")
+        return session.sql(text)
+
+    def end(self) -> None:
+        """Drop the private databases; the staged files stay."""
+        for database in self._databases.values():
+            self.spark.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+        self._databases.clear()
+
+    def is_view(self, name: str) -> bool:
+        """Tell whether the user's session has a temporary view of that name."""
+        catalog: Any = self.spark._jsparkSession.sessionState().catalog()  # noqa: SLF001
+        return bool(catalog.getTempView(name).isDefined())
+
+    def _place(self, row: TableRow) -> str | None:
+        """Return what to write in a name's place; without a namespace it may stay."""
+        return f"{self._databases[row.namespace]}.`{row.name}`" if row.namespace else None
+
+    def _database(self, namespace: str, path: str) -> str:
+        if namespace not in self._databases:
+            name = f"spark_catalog.{self.prefix}_{len(self._databases)}"
+            # below the staged folder: Spark's warehouse may be a place we must not write to
+            self.spark.sql(f"CREATE DATABASE {name} LOCATION {_text(f'{path}/_names')}")
+            self._databases[namespace] = name
+        return self._databases[namespace]
+
+    def _copied_session(self) -> SparkSession:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 (loads only with Spark)
+
+        copied: Any = self.spark._jsparkSession.cloneSession()  # noqa: SLF001 (Python has none)
+        return SparkSession(self.spark.sparkContext, copied)
+
+    def _show_others(self, session: SparkSession, names: Iterable[Named]) -> None:
+        """Let names of the user's current database mean the same in the copied session."""
+        database = self.spark.catalog.currentDatabase()
+        for name in {named.parts[0] for named in names if len(named.parts) == 1}:
+            if not self.is_view(name) and self.spark.catalog.tableExists(f"{database}.`{name}`"):
+                session.sql(
+                    f"CREATE OR REPLACE TEMPORARY VIEW `{name}` AS "
+                    f"SELECT * FROM `{database}`.`{name}`"
+                )
+
+
+def _with_databases(text: str, places: Iterable[tuple[Named, str | None]]) -> str:
+    """Replace names by others; from the end, so that the places before keep their numbers."""
+    replaced = [(_span(text, named), place) for named, place in places if place is not None]
+    for (start, stop), place in sorted(replaced, reverse=True):
+        text = f"{text[:start]}{place}{text[stop:]}"
+    return text
+
+
+def _span(text: str, named: Named) -> tuple[int, int]:
+    """Return where a name stands; Delta's own statements, which do not tell, name one table."""
+    if named.span is not None:
+        return named.span
+    parts = r"\s*\.\s*".join(f"`?{re.escape(part)}`?" for part in named.parts)
+    found = re.search(rf"(?<![\w`]){parts}(?![\w`])", text, re.IGNORECASE)
+    if found is None:
+        raise BadArgumentError(f"The name {named.text} cannot be found in the statement.")
+    return found.span()
+
+
+def _text(path: str) -> str:
+    return "'" + path.replace("\\", "\\\\").replace("'", "\\'") + "'"

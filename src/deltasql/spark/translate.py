@@ -1,0 +1,149 @@
+"""Pure: paths and deletion vectors of a table as its staged log spells them, and back.
+
+A staged log lies in a folder below the table's root. It names the table's own files by absolute
+path, in Hadoop's spelling `file:/x`; what Delta Spark adds is relative to the staged folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from deltasql.catalog.objects import is_absolute, vector_path
+from deltasql.errors import InvalidCommitError, UnsupportedFeatureError
+from deltasql.protocol.actions import Action, Add, Cdc, DeletionVector, Remove
+from deltasql.protocol.identity import path_key
+
+_LOCAL = "file:///"
+_UUID_CHARS = 20
+FileAction = TypeVar("FileAction", Add, Remove)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPlace:
+    """Where a staged log lies: `root` is the table's as Hadoop spells it, `folder` below it."""
+
+    table: str
+    root: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The live files of a table, by the path that the staged log gives them."""
+
+    place: StagedPlace
+    originals: Mapping[str, Add]
+
+    @classmethod
+    def of(cls, adds: Iterable[Add], place: StagedPlace) -> Translation:
+        """Return the translation for a table with these live files."""
+        return cls(place, {_absolute(add.path, place): add for add in adds})
+
+    def staged_adds(self) -> list[Add]:
+        """Return the live files as the first commit of the staged log names them."""
+        return [
+            msgspec.structs.replace(
+                add,
+                path=path,
+                data_change=False,
+                deletion_vector=_staged_vector(add.deletion_vector, self.place),
+            )
+            for path, add in self.originals.items()
+        ]
+
+    def back(self, action: Action, next_version: int) -> Action:
+        """Return an action of a staged commit as one of the table itself.
+
+        `next_version` is the one that the commit will get.
+
+        Raises:
+            InvalidCommitError: it names a file that is neither the table's nor new.
+        """
+        match action:
+            case Add():
+                return _numbered(self._file(action), next_version)
+            case Remove():
+                return self._remove(action)
+            case Cdc():
+                return msgspec.structs.replace(action, path=self._path(action.path))
+        return action
+
+    def _remove(self, remove: Remove) -> Remove:
+        # Delta Spark leaves null partition values out; the time is the commit's.
+        original = self.originals.get(remove.path)
+        values = remove.partition_values if original is None else original.partition_values
+        return msgspec.structs.replace(
+            self._file(remove), partition_values=values, deletion_timestamp=None
+        )
+
+    def _file(self, action: FileAction) -> FileAction:
+        return msgspec.structs.replace(
+            action,
+            path=self._path(action.path),
+            deletion_vector=self._vector(action.path, action.deletion_vector),
+        )
+
+    def _path(self, path: str) -> str:
+        if path in self.originals:
+            return self.originals[path].path
+        if is_absolute(path):
+            raise InvalidCommitError(
+                f"A statement on {self.place.table} names the file {path}, which the table does "
+                "not have.",
+                table=self.place.table,
+                path=path,
+            )
+        return f"{self.place.folder}/{path}"
+
+    def _vector(self, path: str, vector: DeletionVector | None) -> DeletionVector | None:
+        if vector is None or vector.storage_type == "i":
+            return vector
+        if vector.storage_type == "u":
+            text = vector.path_or_inline_dv
+            prefix, code = text[:-_UUID_CHARS], text[-_UUID_CHARS:]
+            inside = f"{self.place.folder}/{prefix}" if prefix else self.place.folder
+            return msgspec.structs.replace(vector, path_or_inline_dv=inside + code)
+        original = self.originals[path].deletion_vector if path in self.originals else None
+        staged = _staged_vector(original, self.place)
+        if staged is None or staged.id != vector.id:
+            raise InvalidCommitError(
+                f"A statement on {self.place.table} gives the file {path} a deletion vector that "
+                "the table does not have.",
+                table=self.place.table,
+                path=path,
+            )
+        return original
+
+
+def _numbered(add: Add, version: int) -> Add:
+    """A staged log counts its versions from 0; the table has its own."""
+    if add.default_row_commit_version is None:
+        return add
+    return msgspec.structs.replace(add, default_row_commit_version=version)
+
+
+def _absolute(path: str, place: StagedPlace) -> str:
+    one_spelling = path_key(path)
+    if one_spelling.startswith(_LOCAL):
+        return f"file:/{one_spelling.removeprefix(_LOCAL)}"
+    if is_absolute(path):
+        raise UnsupportedFeatureError(
+            f"Table {place.table} has the file {path}, which is not on local files.",
+            hint="Transactions by Spark work on tables on local files.",
+            table=place.table,
+        )
+    return f"{place.root}/{path}"
+
+
+def _staged_vector(vector: DeletionVector | None, place: StagedPlace) -> DeletionVector | None:
+    """Return the vector by absolute path: one of type `u` is relative to the table's root."""
+    path = None if vector is None else vector_path(vector)
+    if vector is None or path is None:
+        return vector
+    return msgspec.structs.replace(
+        vector, storage_type="p", path_or_inline_dv=_absolute(path, place)
+    )
