@@ -20,7 +20,9 @@ from deltasql.protocol.schema import StructType, print_schema
 SchemaMode = Literal["strict", "merge", "overwrite"]
 
 
-def fitted_snapshot(snapshot: Snapshot, schema: pa.Schema, mode: SchemaMode) -> Snapshot:
+def fitted_snapshot(
+    snapshot: Snapshot, schema: pa.Schema | StructType, mode: SchemaMode
+) -> Snapshot:
     """Return the snapshot with the schema that the write will leave behind.
 
     Raises:
@@ -30,7 +32,7 @@ def fitted_snapshot(snapshot: Snapshot, schema: pa.Schema, mode: SchemaMode) -> 
         return snapshot
     if mode not in {"merge", "overwrite"}:
         raise BadArgumentError(f"schema_mode is strict, merge or overwrite, not {mode!r}.")
-    given = from_arrow_schema(schema)
+    given = schema if isinstance(schema, StructType) else from_arrow_schema(schema)
     wanted = _merged(snapshot, given) if mode == "merge" else _replaced(snapshot, given)
     if wanted == snapshot.schema:
         return snapshot
