@@ -20,7 +20,7 @@ from deltasql.crash import crash_point
 from deltasql.data.parquet_file import FileLayout, footer_stats, layout_of
 from deltasql.data.partitions import partition_fields
 from deltasql.data.writer import WriteSpec, file_schema
-from deltasql.errors import ConfigError, CorruptDataError
+from deltasql.errors import ConfigError, CorruptDataError, UnsupportedFeatureError
 from deltasql.protocol.actions import Add
 from deltasql.protocol.columns import physical_name
 from deltasql.protocol.schema import StructField, StructType
@@ -55,6 +55,7 @@ class ParquetOutput:
             CorruptDataError: the files do not hold the rows that the job saw.
         """
         with open_folder(store, f"w-{self.spec.roll()}") as folder:
+            _require_reach(frame, folder)
             with told_by_spark():
                 seen = self._run(frame, folder)
             crash_point("after-spark-job")
@@ -145,6 +146,19 @@ class ParquetOutput:
             modification_time=told.st_mtime_ns // 1_000_000,
             data_change=self.spec.data_change,
             stats=stats,
+        )
+
+
+def _require_reach(frame: DataFrame, folder: OutputFolder) -> None:
+    """Refuse to write by way of this machine's disk where Spark's tasks run on others."""
+    with told_by_spark():
+        master = frame.sparkSession.conf.get("spark.master", "") or ""
+    if not folder.is_inside and not master.startswith("local"):
+        raise UnsupportedFeatureError(
+            f"Rows for {folder.store.uri} pass through this machine's disk, but Spark's tasks "
+            f"run elsewhere ({master or 'an unknown master'}).",
+            hint="Write to a table on files that all of Spark's machines share, or use a Spark "
+            "with a local master.",
         )
 
 

@@ -25,7 +25,10 @@ def collect_small(frame: DataFrame) -> pa.Table | None:
     with told_by_spark():
         if not _is_easy(frame):
             return None
-        rows = frame.limit(SMALL_ROWS + 1).toArrow()
+        try:
+            rows = frame.limit(SMALL_ROWS + 1).toArrow()
+        except pa.ArrowException:
+            return None  # PySpark cannot show a null struct whose members are never null
     return rows if rows.num_rows <= SMALL_ROWS else None
 
 
