@@ -37,6 +37,12 @@ def session(spark):
 
 
 @pytest.fixture
+def catalog_uri(tmp_path):
+    """SQLite; that the databases make no difference is shown in test_write_databases.py."""
+    return f"deltasql://sqlite/{tmp_path}/catalog.db"
+
+
+@pytest.fixture
 def catalog(catalog_uri):
     with deltasql.connect(catalog_uri) as opened:
         yield opened
@@ -183,6 +189,31 @@ def test_merge_schema(session, catalog, catalog_uri, tmp_path, make):
     assert table.schema.names == ["id", "name", "day", "extra"]
     found = {row["id"]: row["extra"] for row in expect_equal_everywhere(table)}
     assert (found[1], found[2]) == (None, 7)
+
+
+@pytest.mark.parametrize("limit", [None, 1000])
+def test_merge_schema_at_every_depth(session, catalog, catalog_uri, tmp_path, limit):
+    inner = pa.struct([("a", pa.int64())])
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("s", inner),
+            ("l", pa.list_(inner)),
+            ("m", pa.map_(pa.string(), inner)),
+        ]
+    )
+    table = a_table(catalog, tmp_path, schema=schema, partition_by=[])
+    table.append([{"id": 1, "s": {"a": 1}, "l": [{"a": 1}], "m": None}])
+    new = "named_struct('b', nullif('x', ''), 'A', nullif(id, 9))"
+    frame = session.range(2, 3).selectExpr("id", f"{new} as s", f"array({new}) as l")
+    frame = frame.selectExpr("*", f"map('k', {new}) as m")
+    with pytest.raises(SchemaError, match=r"s\.b"):
+        write(frame, catalog_uri, "orders", max_records_per_file=limit)
+    write(frame, catalog_uri, "orders", merge_schema=True, max_records_per_file=limit)
+    one, two = expect_equal_everywhere(table)
+    assert (one["s"], one["l"]) == ({"a": 1, "b": None}, [{"a": 1, "b": None}])
+    assert (two["s"], two["l"]) == ({"a": 2, "b": "x"}, [{"a": 2, "b": "x"}])
+    assert two["m"] == [("k", {"a": 2, "b": "x"})]
 
 
 def test_overwrite_schema(session, catalog, catalog_uri, tmp_path):
@@ -335,11 +366,9 @@ ODD = "p=x/y% #[é]:'\"\\ {}^"
 
 
 def test_odd_partitions(session, catalog, catalog_uri, tmp_path):
-    schema = pa.schema(
-        [("id", pa.int64()), ("p q".replace(" ", "_"), pa.string()), ("n", pa.int32())]
-    )
+    schema = pa.schema([("id", pa.int64()), ("p_q", pa.string()), ("n", pa.int32())])
     table = a_table(catalog, tmp_path, schema=schema, partition_by=["p_q", "n"])
-    texts = [ODD, "", None, " a b ", "ünï", "a.b", "%2F"]
+    texts = [ODD, "", None, " a b ", "ünï", "a.b", "%2F", "x.parquet", "_x", ".y"]
     data = [(number, text, None if number == 1 else number) for number, text in enumerate(texts)]
     frame = session.createDataFrame(data, "id long, p_q string, n int")
     write(frame, catalog_uri, "orders", max_records_per_file=10)

@@ -15,6 +15,8 @@ from pathlib import Path
 from deltasql.storage.durable import sync_directory
 from deltasql.storage.port import ObjectStore
 
+# Where tasks write until they are done; one that came too late may have left something.
+_UNFINISHED = "_temporary"
 _PIECE = 8 * 1024 * 1024
 
 
@@ -33,9 +35,12 @@ class OutputFolder:
         return f"file:{self.path}"
 
     def files(self) -> list[Path]:
-        """Return the data files in it, sorted; hidden names are no data."""
-        found = (file for file in self.path.rglob("*.parquet") if file.name[0] not in "._")
-        return sorted(found)
+        """Return the data files in it, sorted; hidden names and unfinished files are no data."""
+        return sorted(file for file in self.path.rglob("*.parquet") if self._is_data(file))
+
+    def _is_data(self, file: Path) -> bool:
+        is_finished = file.relative_to(self.path).parts[0] != _UNFINISHED
+        return is_finished and not file.name.startswith((".", "_")) and file.is_file()
 
     def key_of(self, file: Path) -> str:
         """Return the key of a file in the table's store."""

@@ -22,6 +22,7 @@ from deltasql.data.partitions import partition_fields
 from deltasql.data.writer import WriteSpec, file_schema
 from deltasql.errors import ConfigError, CorruptDataError, UnsupportedFeatureError
 from deltasql.protocol.actions import Add
+from deltasql.protocol.arrow_schema import FIELD_ID
 from deltasql.protocol.columns import physical_name
 from deltasql.protocol.schema import StructField, StructType
 from deltasql.spark.causes import told_by_spark
@@ -59,7 +60,7 @@ class ParquetOutput:
             with told_by_spark():
                 seen = self._run(frame, folder)
             crash_point("after-spark-job")
-            for at, check in enumerate(self.checks):
+            for at, check in self._numbered:
                 check.refuse(seen[f"check{at}"])
             adds = self._adds(folder, seen[_ROWS])
         crash_point("after-spark-files")
@@ -168,11 +169,27 @@ def _footer(file: Path, layout: FileLayout) -> Any:
         footer = pq.read_metadata(file)
     except (pa.ArrowException, OSError) as error:
         raise CorruptDataError(f"The footer of {file.name} cannot be read: {error}.") from error
-    if footer.schema.to_arrow_schema().names != layout.schema.names:
-        raise CorruptDataError(f"Spark wrote other columns to {file.name} than it was given.")
+    written = footer.schema.to_arrow_schema()
+    if written.names != layout.schema.names or _lacks_ids(written, layout.schema):
+        raise CorruptDataError(
+            f"Spark wrote other columns to {file.name} than it was given.",
+            hint="Nothing was committed. If spark.sql.parquet.fieldId.write.enabled is false, "
+            "set it to true.",
+        )
     if any(mark in (footer.metadata or {}) for mark in _OLD_CALENDARS):
         raise ConfigError(
             "Spark is set to write dates by the old calendar, which other readers misread.",
             hint="Set spark.sql.parquet.datetimeRebaseModeInWrite to CORRECTED.",
         )
     return footer
+
+
+def _lacks_ids(written: pa.Schema, wanted: pa.Schema) -> bool:
+    """Tell whether a column lacks the id by which the table maps it."""
+    pairs = zip(written, wanted, strict=True)
+    return any(_id(mine) != _id(other) for mine, other in pairs if _id(other) is not None)
+
+
+def _id(field: pa.Field) -> bytes | None:
+    found: bytes | None = (field.metadata or {}).get(FIELD_ID)
+    return found
