@@ -145,11 +145,10 @@ def _mode(text: str) -> SaveMode:
 
 
 def _refuse_contradictions(chosen: WriteOptions) -> None:
-    scoped = {"replaceWhere": chosen.replace_where is not None, "overwriteSchema": False}
-    scoped["overwriteSchema"] = chosen.overwrite_schema
-    if chosen.mode == "append":
-        for name in (name for name, is_given in scoped.items() if is_given):
-            raise BadArgumentError(f"{name} goes with mode overwrite only.")
+    if chosen.mode == "append" and chosen.replace_where is not None:
+        raise BadArgumentError("replaceWhere goes with mode overwrite only.")
+    if chosen.mode == "append" and chosen.overwrite_schema:
+        raise BadArgumentError("overwriteSchema goes with mode overwrite only.")
     if chosen.replace_where is not None and chosen.is_dynamic:
         raise BadArgumentError(
             "replaceWhere and a dynamic partitionOverwriteMode both say what is replaced.",
