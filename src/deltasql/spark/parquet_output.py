@@ -57,6 +57,7 @@ class ParquetOutput:
         """
         with open_folder(store, f"w-{self.spec.roll()}") as folder:
             _require_reach(frame, folder)
+            _refuse_binary(self._partitions)
             with told_by_spark():
                 seen = self._run(frame, folder)
             crash_point("after-spark-job")
@@ -161,6 +162,17 @@ def _require_reach(frame: DataFrame, folder: OutputFolder) -> None:
             hint="Write to a table on files that all of Spark's machines share, or use a Spark "
             "with a local master.",
         )
+
+
+def _refuse_binary(partitions: Sequence[StructField]) -> None:
+    """Spark names folders by text, in which bytes may get lost."""
+    for field in partitions:
+        if field.type.name == "binary":
+            raise UnsupportedFeatureError(
+                f"Spark cannot write to the binary partition column {field.name}.",
+                hint="Write fewer rows at a time, which the driver writes, or use Table.append.",
+                column=field.name,
+            )
 
 
 def _footer(file: Path, layout: FileLayout) -> Any:

@@ -167,9 +167,11 @@ def _require_same(table: Table, options: WriteOptions) -> None:
     place = options.location
     if place is not None and location_key(place) != location_key(table.location):
         raise BadArgumentError(f"The table lies at {table.location}, not at {place}.")
-    columns = tuple(table.snapshot().metadata.partition_columns)
     wanted = options.partition_by
-    if wanted is not None and wanted != columns:
+    if wanted is None:
+        return
+    columns = tuple(table.snapshot().metadata.partition_columns)
+    if wanted != columns:
         raise SchemaError(
             f"The table is partitioned by {', '.join(columns) or 'nothing'}, not by "
             f"{', '.join(wanted) or 'nothing'}."
