@@ -48,11 +48,13 @@ def live_adds(snapshot: Snapshot, where: str | None = None) -> list[Add]:
 
 def plan_append(snapshot: Snapshot, adds: Sequence[Add], mode: str = "Append") -> Planned:
     """Plan a blind append of files that are already written."""
-    note = CommitNote("WRITE", {"mode": mode, **_partitioning(snapshot)}, write_metrics(adds))
+    note = CommitNote("WRITE", {"mode": mode, **partitioning(snapshot)}, write_metrics(adds))
     return Planned(tuple(adds), ReadSet(snapshot.version), note)
 
 
-def plan_overwrite(snapshot: Snapshot, adds: Sequence[Add], where: str | None) -> Planned:
+def plan_overwrite(
+    snapshot: Snapshot, adds: Sequence[Add], where: str | None, *, data_change: bool = True
+) -> Planned:
     """Plan to replace all files, or those of the partitions that `where` names."""
     matches = None if where is None else partition_filter(snapshot, where)
     if matches is not None:
@@ -60,13 +62,13 @@ def plan_overwrite(snapshot: Snapshot, adds: Sequence[Add], where: str | None) -
         if outside is not None:
             raise InvalidCommitError(f"The new file {outside} holds rows outside of {where!r}.")
     gone = [add for add in live_adds(snapshot) if matches is None or matches(add)]
-    parameters = {"mode": "Overwrite", **_partitioning(snapshot)}
+    parameters = {"mode": "Overwrite", **partitioning(snapshot)}
     if where is not None:
         parameters["predicate"] = msgspec.json.encode([where]).decode()
     metrics = write_metrics(adds) | {"numRemovedFiles": str(len(gone))}
     read = ReadSet(snapshot.version, whole_table=matches is None, matches=matches)
-    actions: tuple[Action, ...] = (*adds, *(remove_of(add) for add in gone))
-    return Planned(actions, read, CommitNote("WRITE", parameters, metrics))
+    removes = (remove_of(add, data_change=data_change) for add in gone)
+    return Planned((*adds, *removes), read, CommitNote("WRITE", parameters, metrics))
 
 
 def plan_delete(snapshot: Snapshot, where: str) -> Planned:
@@ -218,7 +220,8 @@ def _rows(add: Add) -> int | None:
     return stats.num_records if stats else None
 
 
-def _partitioning(snapshot: Snapshot) -> dict[str, str]:
+def partitioning(snapshot: Snapshot) -> dict[str, str]:
+    """Return what the note of a write tells about the partition columns."""
     columns = msgspec.json.encode(snapshot.metadata.partition_columns).decode()
     return {"partitionBy": columns}
 

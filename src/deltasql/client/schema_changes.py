@@ -15,12 +15,21 @@ from deltasql.protocol.actions import Metadata
 from deltasql.protocol.arrow_schema import from_arrow_schema
 from deltasql.protocol.columns import check_names, find_field, mapping_mode
 from deltasql.protocol.features import with_features
-from deltasql.protocol.schema import StructType, print_schema
+from deltasql.protocol.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    print_schema,
+)
 
 SchemaMode = Literal["strict", "merge", "overwrite"]
 
 
-def fitted_snapshot(snapshot: Snapshot, schema: pa.Schema, mode: SchemaMode) -> Snapshot:
+def fitted_snapshot(
+    snapshot: Snapshot, schema: pa.Schema | StructType, mode: SchemaMode
+) -> Snapshot:
     """Return the snapshot with the schema that the write will leave behind.
 
     Raises:
@@ -30,8 +39,8 @@ def fitted_snapshot(snapshot: Snapshot, schema: pa.Schema, mode: SchemaMode) -> 
         return snapshot
     if mode not in {"merge", "overwrite"}:
         raise BadArgumentError(f"schema_mode is strict, merge or overwrite, not {mode!r}.")
-    given = from_arrow_schema(schema)
-    wanted = _merged(snapshot, given) if mode == "merge" else _replaced(snapshot, given)
+    given = schema if isinstance(schema, StructType) else from_arrow_schema(schema)
+    wanted = _merged(snapshot.schema, given) if mode == "merge" else _replaced(snapshot, given)
     if wanted == snapshot.schema:
         return snapshot
     if mapping_mode(snapshot.metadata.configuration) != "none":
@@ -47,11 +56,30 @@ def _with_metadata(snapshot: Snapshot, metadata: Metadata, schema: StructType) -
     return replace(snapshot, definition=definition)
 
 
-def _merged(snapshot: Snapshot, given: StructType) -> StructType:
-    schema = snapshot.schema
+def _merged(schema: StructType, given: StructType) -> StructType:
+    """Return the columns with new ones behind them, at every depth."""
+    kept = [_merged_field(field, find_field(given, field.name)) for field in schema.fields]
     new = [field for field in given.fields if find_field(schema, field.name) is None]
     nullable = [replace(field, nullable=True) for field in new]
-    return StructType((*schema.fields, *nullable)) if new else schema
+    return StructType((*kept, *nullable))
+
+
+def _merged_field(field: StructField, given: StructField | None) -> StructField:
+    if given is None:
+        return field
+    kind = _merged_type(field.type, given.type)
+    return field if kind == field.type else replace(field, type=kind)
+
+
+def _merged_type(kind: DataType, given: DataType) -> DataType:
+    match kind, given:
+        case StructType(), StructType():
+            return _merged(kind, given)
+        case ArrayType(element=mine), ArrayType(element=other):
+            return replace(kind, element=_merged_type(mine, other))
+        case MapType(key=key, value=mine), MapType(value=other):
+            return MapType(key, _merged_type(mine, other), kind.value_contains_null)
+    return kind
 
 
 def _replaced(snapshot: Snapshot, given: StructType) -> StructType:

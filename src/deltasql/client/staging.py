@@ -22,14 +22,16 @@ from deltasql.client.presence import require_present
 from deltasql.client.rewrite import write_spec
 from deltasql.client.schema_changes import SchemaMode, fitted_snapshot
 from deltasql.client.session import Session
-from deltasql.data.writer import write_files
+from deltasql.data.writer import WriteSpec, write_files
 from deltasql.errors import InvalidCommitError
 from deltasql.protocol.actions import Action, Add, Remove, Txn
 from deltasql.protocol.codec import decode_commit, from_json_object
 from deltasql.protocol.conflicts import ReadSet
 from deltasql.protocol.features import require_writable
 from deltasql.protocol.identity import FileKey, file_key
+from deltasql.protocol.schema import StructType
 from deltasql.protocol.validate import check_commit
+from deltasql.storage.port import ObjectStore
 
 Isolated = Literal["blind", "whole"]
 
@@ -75,14 +77,16 @@ class StagedTable:
 
     def append(self, data: Any, *, schema_mode: SchemaMode = "strict") -> None:
         """Write the rows as new files, to be added by the commit."""
-        fitted, reader = self._fit(data, schema_mode)
+        reader = to_reader(data)
+        fitted = self.fit(reader.schema, schema_mode)
         self.stage(plan_append(self.snapshot, self._write(fitted, reader)), fitted)
 
     def overwrite(
         self, data: Any, *, where: str | None = None, schema_mode: SchemaMode = "strict"
     ) -> None:
         """Write the rows and remove all others, or those of the partitions that `where` names."""
-        fitted, reader = self._fit(data, schema_mode)
+        reader = to_reader(data)
+        fitted = self.fit(reader.schema, schema_mode)
         self.stage(plan_overwrite(self.snapshot, self._write(fitted, reader), where), fitted)
         self._drop_staged(where, keep=self._last_adds)
 
@@ -123,6 +127,26 @@ class StagedTable:
         self._read = _merged(self._read, planned.read)
         self._restores = planned.restores if planned.restores is not None else self._restores
         self._notes.append(planned.note)
+
+    @property
+    def store(self) -> ObjectStore:
+        """Where the table's files are."""
+        return self._session.store_of(self.snapshot.table)
+
+    def fit(self, schema: pa.Schema | StructType, schema_mode: SchemaMode) -> Snapshot:
+        """Return the table as rows of this schema will leave it.
+
+        Raises:
+            TableStateError, UnsupportedFeatureError, SchemaError: it cannot take them.
+        """
+        require_active(self.snapshot)
+        require_writable(self.snapshot.protocol, self.snapshot.table.full_name)
+        return fitted_snapshot(self.snapshot, schema, schema_mode)
+
+    def write_spec(self, fitted: Snapshot, *, data_change: bool = True) -> WriteSpec:
+        """Return what a writer of new files must know."""
+        session = self._session
+        return write_spec(fitted, session.new_id, session.now_ms(), data_change=data_change)
 
     def begin_writing(self) -> None:
         """Tell that files are written from now on; `end` tells that they are committed or not."""
@@ -182,16 +206,9 @@ class StagedTable:
             client=self._session.client,
         )
 
-    def _fit(self, data: Any, schema_mode: SchemaMode) -> tuple[Snapshot, pa.RecordBatchReader]:
-        require_active(self.snapshot)
-        require_writable(self.snapshot.protocol, self.snapshot.table.full_name)
-        reader = to_reader(data)
-        return fitted_snapshot(self.snapshot, reader.schema, schema_mode), reader
-
     def _write(self, fitted: Snapshot, reader: pa.RecordBatchReader) -> list[Add]:
         self.begin_writing()
-        spec = write_spec(fitted, self._session.new_id, self._session.now_ms())
-        return write_files(reader, spec, self._session.store_of(fitted.table))
+        return write_files(reader, self.write_spec(fitted), self.store)
 
     def _stage_add(self, add: Add) -> None:
         self._removes.pop(file_key(add), None)

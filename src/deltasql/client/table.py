@@ -129,7 +129,9 @@ class Table:
         Options are those of CommitOptions: commit_id makes a repeat harmless, txn=(app, version)
         makes it a no-op, expected_version and user_metadata as they say.
         """
-        return self._write(lambda staged: staged.append(data, schema_mode=schema_mode), options)
+        return self.write_with(
+            lambda staged: staged.append(data, schema_mode=schema_mode), **options
+        )
 
     def overwrite(
         self,
@@ -144,7 +146,13 @@ class Table:
         def work(staged: StagedTable) -> None:
             staged.overwrite(data, where=where, schema_mode=schema_mode)
 
-        return self._write(work, options)
+        return self.write_with(work, **options)
+
+    def write_with(self, work: Callable[[StagedTable], None], **options: Any) -> int:
+        """Commit what `work` stages on the newest version; a write made before is not repeated."""
+        chosen = CommitOptions(**options)
+        found = self._already(chosen)
+        return found if found is not None else self._once(work, chosen)
 
     def delete(self, where: str, **options: Any) -> int:
         """Remove all rows of the partitions that `where` names."""
@@ -309,11 +317,6 @@ class Table:
         planned = plans.plan_restore(now, old, parameters)
         require_present(planned.actions, self.store)
         return planned
-
-    def _write(self, work: Callable[[StagedTable], None], options: Mapping[str, Any]) -> int:
-        chosen = CommitOptions(**options)
-        found = self._already(chosen)
-        return found if found is not None else self._once(work, chosen)
 
     def _blind(self, work: Callable[[StagedTable], None], options: CommitOptions) -> int:
         """Commit adds on the newest version this process knows of: what came since disturbs them

@@ -44,6 +44,15 @@ def row_checks(schema: StructType, configuration: Mapping[str, str]) -> list[Row
     Raises:
         UnsupportedFeatureError: one of them says more than our filters can.
     """
+    return [_check(name, text, schema) for name, text in check_texts(schema, configuration)]
+
+
+def check_texts(schema: StructType, configuration: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the name and the SQL text of the table's CHECK constraints and invariants.
+
+    Raises:
+        UnsupportedFeatureError: an invariant cannot be read.
+    """
     texts = [
         (key.removeprefix(_CONSTRAINT), text)
         for key, text in configuration.items()
@@ -53,7 +62,7 @@ def row_checks(schema: StructType, configuration: Mapping[str, str]) -> list[Row
         text = invariant(field)
         if text is not None:
             texts.append((f"invariant of {path}", _invariant_text(text, path)))
-    return [_check(name, text, schema) for name, text in texts]
+    return texts
 
 
 def enforce(checks: Iterable[RowCheck], batch: pa.RecordBatch) -> None:

@@ -5,6 +5,7 @@ Columns are found by their place in the schema, never by splitting a dotted path
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,9 +63,12 @@ def summarize_group(group: Any, leaf: Leaf, columns: range) -> Summary:
 def _bounds(statistics: Any, kind: DataType) -> tuple[Value | None, Value | None]:
     names = ("min_raw", "max_raw") if kind.name in _RAW else ("min", "max")
     try:
-        return getattr(statistics, names[0]), getattr(statistics, names[1])
+        low, high = getattr(statistics, names[0]), getattr(statistics, names[1])
     except (pa.ArrowException, ValueError, OverflowError, UnicodeDecodeError):
         return None, None
+    if kind.name in FLOATS and (math.isnan(low) or math.isnan(high)):
+        return None, None  # Java's writers put NaN there, and it compares with nothing
+    return low, high
 
 
 def _no_nulls(group: Any, columns: range) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -55,6 +55,21 @@ def layout_of(
         configuration,
         "deletionVectors" in features,
         compression,
+    )
+
+
+def footer_stats(
+    footer: Any, layout: FileLayout, has_nan: Container[tuple[str, ...]] = frozenset()
+) -> str:
+    """Return the statistics of a file of this layout; columns with NaN get no bounds."""
+    told = []
+    for leaf, columns in layout.columns:
+        summary = summarize(footer, leaf, columns)
+        if leaf.physical in has_nan:
+            summary = Summary(nulls=summary.nulls)
+        told.append((leaf, summary))
+    return build_stats(
+        footer.num_rows, told, layout.configuration, tight_bounds=layout.tight_bounds
     )
 
 
@@ -142,16 +157,4 @@ class OpenFile:
                     self._has_nan.add(leaf.physical)
 
     def _stats(self) -> str:
-        footer = self._footers[0]
-        told = []
-        for leaf, columns in self._layout.columns:
-            summary = summarize(footer, leaf, columns)
-            if leaf.physical in self._has_nan:
-                summary = Summary(nulls=summary.nulls)
-            told.append((leaf, summary))
-        return build_stats(
-            footer.num_rows,
-            told,
-            self._layout.configuration,
-            tight_bounds=self._layout.tight_bounds,
-        )
+        return footer_stats(self._footers[0], self._layout, self._has_nan)

@@ -109,7 +109,7 @@ class _TableWriter:
         self._mode = spec.mode
         self._target = spec.file_size
         self._fields = partition_fields(spec.schema, spec.partition_columns)
-        self._file_schema = _file_schema(spec.schema, self._fields)
+        self._file_schema = file_schema(spec.schema, self._fields)
         self._layout: FileLayout = layout_of(
             self._file_schema, self._mode, spec.configuration, spec.features, spec.compression
         )
@@ -182,7 +182,12 @@ class _TableWriter:
         self._done.append((file.key, add))
 
 
-def _file_schema(schema: StructType, partitions: list[StructField]) -> StructType:
+def file_schema(schema: StructType, partitions: Sequence[StructField]) -> StructType:
+    """Return the columns that stand in the files of a table.
+
+    Raises:
+        SchemaError: there are none.
+    """
     names = {one.name for one in partitions}
     kept = [one for one in schema.fields if one.name not in names and one.type.name != "void"]
     if not kept:

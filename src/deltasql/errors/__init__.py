@@ -15,6 +15,7 @@
                                  CheckpointError  LeaseLostError*
       TableImportError           SourceChangedError*  ImportDifferenceError  NotResumableError
                                  CutoverError
+      SparkJobError
 
 (* = trying again may help.) Messages are one sentence and name the table, version, key or line;
 they never hold a secret. `context` carries the same facts for machines.
@@ -74,6 +75,7 @@ from deltasql.errors.protocol import (
     UnsafePathError,
     UnsupportedFeatureError,
 )
+from deltasql.errors.spark import SparkJobError
 from deltasql.errors.storage import (
     AccessDeniedError,
     ObjectExistsError,
@@ -121,6 +123,7 @@ __all__ = [
     "SchemaMissingError",
     "SchemaOutdatedError",
     "SourceChangedError",
+    "SparkJobError",
     "StorageError",
     "StorageUnavailableError",
     "TableExistsError",

@@ -3,5 +3,15 @@
 from deltasql.spark.datasource import register
 from deltasql.spark.read import attach, explain, read
 from deltasql.spark.transaction import run_transaction, sql, transaction
+from deltasql.spark.write import write
 
-__all__ = ["attach", "explain", "read", "register", "run_transaction", "sql", "transaction"]
+__all__ = [
+    "attach",
+    "explain",
+    "read",
+    "register",
+    "run_transaction",
+    "sql",
+    "transaction",
+    "write",
+]

@@ -1,0 +1,66 @@
+"""A dynamic overwrite: new files replace the partitions that they touch, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from deltasql.catalog.commit_request import CommitNote
+from deltasql.catalog.file_actions import remove_of
+from deltasql.catalog.snapshots import Snapshot
+from deltasql.client.plans import Planned, live_adds, partitioning, write_metrics
+from deltasql.data.partitions import partition_fields
+from deltasql.protocol.actions import Add
+from deltasql.protocol.columns import mapping_mode, physical_name
+from deltasql.protocol.conflicts import ReadSet
+from deltasql.protocol.schema import DataType
+from deltasql.protocol.values import Value, parse_partition_value
+
+_Place: TypeAlias = tuple[Value | None, ...]
+
+
+def plan_partition_overwrite(
+    snapshot: Snapshot, adds: Sequence[Add], *, data_change: bool = True
+) -> Planned:
+    """Plan to replace the files of every partition that has a new one.
+
+    Partitions are compared by their values, not by their spelling. A table without partition
+    columns is one partition.
+    """
+    columns = _columns(snapshot)
+    touched = {_place(add, columns) for add in adds} if columns else {()}
+
+    def matches(add: Add) -> bool:
+        return _place(add, columns) in touched
+
+    gone = [add for add in live_adds(snapshot) if matches(add)]
+    parameters = {
+        "mode": "Overwrite",
+        "isDynamicPartitionOverwrite": "true",
+        **partitioning(snapshot),
+    }
+    metrics = write_metrics(adds) | {"numRemovedFiles": str(len(gone))}
+    read = ReadSet(snapshot.version, whole_table=not columns, matches=matches)
+    removes = (remove_of(add, data_change=data_change) for add in gone)
+    return Planned((*adds, *removes), read, CommitNote("WRITE", parameters, metrics))
+
+
+def _columns(snapshot: Snapshot) -> list[tuple[str, DataType]]:
+    metadata = snapshot.metadata
+    mode = mapping_mode(metadata.configuration)
+    fields = partition_fields(snapshot.schema, metadata.partition_columns)
+    return [(physical_name(field, mode), field.type) for field in fields]
+
+
+def _place(add: Add, columns: Sequence[tuple[str, DataType]]) -> _Place:
+    return tuple(_value(add.partition_values.get(name), kind) for name, kind in columns)
+
+
+def _value(text: str | None, kind: DataType) -> Value | None:
+    """Return a value that is equal for all its spellings; a text that is none stands for itself."""
+    if not text:
+        return None
+    value = parse_partition_value(text, kind)
+    if value is None or value != value:  # noqa: PLR0124 (NaN is its own partition)
+        return text
+    return value
