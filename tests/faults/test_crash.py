@@ -74,8 +74,6 @@ ELSEWHERE = {
     "before-new-epoch": "recovery: test_recovery",
     "foreign-kept-aside": "a repair by the operator's word: tests/contract/test_verify.py",
     "after-spark-staging": "Spark: tests/spark/test_transactions.py",
-    "before-spark-commit": "Spark: tests/spark/test_transactions.py",
-    "after-spark-commit": "Spark: tests/spark/test_transactions.py",
     "foreign-replaced": "a repair by the operator's word: tests/contract/test_verify.py",
 }
 COMMIT_POINTS = [

@@ -18,6 +18,7 @@ from deltasql.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
+from deltasql.spark.attached import attached_views
 from readers import read_deltasql, sort_rows
 
 pytestmark = pytest.mark.req("R26")
@@ -205,12 +206,36 @@ def test_files_of_several_partitions_in_one_directory(session, uri, catalog, tmp
     assert sorted((row.id, row.day) for row in frame.collect()) == [(1, "a"), (2, "b")]
 
 
+@pytest.fixture
+def forgotten(session):
+    """Views that end with the test: others share its session."""
+    yield
+    for view in attached_views(session):
+        session.catalog.dropTempView(view)
+
+
+@pytest.mark.usefixtures("forgotten")
 def test_every_table_becomes_a_view(session, uri, catalog, tmp_path):
     a_table(catalog, tmp_path).append(rows(1, 2))
     a_table(catalog, tmp_path, "shop.totals").append(rows(3))
     assert sorted(deltasql.spark.attach(session, uri)) == ["orders", "shop_totals"]
     found = session.sql("select o.id, t.id as other from orders o cross join shop_totals t")
     assert sorted(map(tuple, found.collect())) == [(1, 3), (2, 3)]
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_a_transaction_sees_tables_and_not_their_views(session, uri, catalog, tmp_path):
+    delta_spark.find_jars()
+    a_table(catalog, tmp_path).append(rows(1, 2))
+    a_table(catalog, tmp_path, "shop.totals").append(rows(3))
+    deltasql.spark.attach(session, uri)
+    catalog.table("orders").append(rows(5))
+    with deltasql.spark.transaction(session, uri) as tx:
+        tx.sql("update orders set id = id + 10 where id in (select id from orders)")
+        with pytest.raises(BadArgumentError, match="is a view of the table shop.totals"):
+            tx.sql("delete from orders where id in (select id from shop_totals)")
+    frame = deltasql.spark.read(session, uri, "orders")
+    assert sorted(row.id for row in frame.collect()) == [11, 12, 15]
 
 
 @pytest.mark.parametrize(

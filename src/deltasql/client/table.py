@@ -119,9 +119,8 @@ class Table:
         snapshot = self.snapshot(version, timestamp, where)
         # an absolute path below the table itself leads nowhere else
         roots = (self._row.location, *allowed_roots)
-        return Scan(
-            snapshot, self.store, columns_or_none(columns), where, roots, self._session.store_at
-        )
+        chosen = columns_or_none(columns)
+        return Scan(snapshot, self.store, chosen, where, roots, self._session.store_at)
 
     def append(self, data: Any, *, schema_mode: SchemaMode = "strict", **options: Any) -> int:
         """Add rows and return the new version.
@@ -241,8 +240,7 @@ class Table:
         if (version is None) == (timestamp is None):
             raise BadArgumentError("Restore takes a version or a time, exactly one of them.")
         old = self.snapshot(version, timestamp)
-        parameters = {"version": str(old.version)}
-        return self._replan(lambda now: self._plan_restore(now, old, parameters), options)
+        return self._replan(lambda now: self._plan_restore(now, old), options)
 
     def rebased_commits(self) -> list[RebasedCommit]:
         """Return the commits that gave their number to a foreign one, as they were before."""
@@ -308,13 +306,11 @@ class Table:
         wanted = self.version if version is None else version
         wait_mirrored(self._session, self.table_id, wanted, timeout)
 
-    def _plan_restore(
-        self, now: Snapshot, old: Snapshot, parameters: Mapping[str, str]
-    ) -> plans.Planned:
+    def _plan_restore(self, now: Snapshot, old: Snapshot) -> plans.Planned:
         from deltasql.client.presence import require_present  # noqa: PLC0415 (restore only)
 
         old.require_files()
-        planned = plans.plan_restore(now, old, parameters)
+        planned = plans.plan_restore(now, old, {"version": str(old.version)})
         require_present(planned.actions, self.store)
         return planned
 

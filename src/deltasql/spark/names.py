@@ -6,7 +6,7 @@ uses the database of tables without a namespace: temporary views and settings ar
 user's session at that moment, its current database and other threads notice nothing, and column
 names qualified by a table's name work as always. A name with a namespace is replaced where it
 stands by that of the private database. A temporary view that is called like a table of the
-catalog is refused, because nobody could tell which is meant.
+catalog is refused, because nobody could tell which is meant; one that `attach` made of it is not.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.catalog.rows import TableRow
 from deltasql.errors import BadArgumentError
+from deltasql.spark.attached import attached_views
 from deltasql.spark.statement import Named, Statement
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class Names:
         text = _with_databases(statement.text, [(n, self._place(row)) for n, row in ours])
         session = self._copied_session()
         bound = {named.parts for named, _ in ours}
+        for parts in bound:
+            # a view that `attach` made would be found before the staged table
+            if len(parts) == 1 and self.is_view(parts[0]):
+                session.catalog.dropTempView(parts[0])
         self._show_others(session, [n for n in statement.names if n.parts not in bound])
         if "" in self._databases:
             session.sql(f"USE {self._databases['']}")
@@ -81,6 +86,10 @@ class Names:
         """Tell whether the user's session has a temporary view of that name."""
         catalog: Any = self.spark._jsparkSession.sessionState().catalog()  # noqa: SLF001
         return bool(catalog.getTempView(name).isDefined())
+
+    def is_view_of_another(self, name: str) -> bool:
+        """Tell whether there is such a view, and `attach` has not made it of a table."""
+        return self.is_view(name) and name not in attached_views(self.spark)
 
     def _place(self, row: TableRow) -> str | None:
         """Return what to write in a name's place; without a namespace it may stay."""

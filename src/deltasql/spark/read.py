@@ -16,6 +16,7 @@ from deltasql.errors import BadArgumentError
 from deltasql.protocol.columns import find_field, mapping_mode, physical_name
 from deltasql.settings import Settings
 from deltasql.spark.address import open_catalog, open_table
+from deltasql.spark.attached import note_views
 from deltasql.spark.native_scan import FileList, scan_natively
 from deltasql.spark.read_plan import ReadPlan, plan_read
 from deltasql.spark.schema import physical_schema, spark_schema
@@ -70,14 +71,15 @@ def attach(spark: SparkSession, uri: str | None = None, **options: Any) -> tuple
     A table of a namespace becomes `namespace_name`, because a temporary view has one name.
     """
     chosen = _chosen(options)
-    views = []
+    views: dict[str, str] = {}
     with open_catalog(uri, **chosen.opening) as catalog:
         for info in catalog.tables():
             view = info.name.replace(".", "_")
             if view in views:
                 raise BadArgumentError(f"Two tables would become the view {view}.")
             _frame(spark, uri, catalog.table(info.name), chosen).createOrReplaceTempView(view)
-            views.append(view)
+            views[view] = info.name
+    note_views(spark, views)
     return tuple(views)
 
 

@@ -32,6 +32,7 @@ from deltasql.protocol.files import STAGED_PREFIX
 from deltasql.protocol.properties import read_bool
 from deltasql.settings import Settings
 from deltasql.spark.address import open_catalog
+from deltasql.spark.attached import attached_views
 from deltasql.spark.delta import forget_log, hadoop_spelling, require_delta
 from deltasql.spark.fold import CHANGE_FEED, second_write
 from deltasql.spark.names import Names
@@ -117,9 +118,10 @@ class SparkTransaction:
         for named in statement.names:
             row = self._tables.find(named.text)
             if row is None:
+                self._refuse_attached(named)
                 self._tables.refuse_stranger(named, paths)
                 continue
-            if len(named.parts) == 1 and self._names.is_view(named.parts[0]):
+            if len(named.parts) == 1 and self._names.is_view_of_another(named.parts[0]):
                 raise BadArgumentError(
                     f"{named.text} is both a temporary view and a table of the catalog.",
                     hint="Give the view another name.",
@@ -135,6 +137,16 @@ class SparkTransaction:
             require_active(snapshot)
             require_writable(snapshot.protocol, row.full_name)
         return found
+
+    def _refuse_attached(self, named: Named) -> None:
+        """A view of a table shows another version than the transaction, and is not checked."""
+        table = attached_views(self.spark).get(named.text)
+        if table is not None and self._names.is_view(named.text):
+            raise BadArgumentError(
+                f"{named.text} is a view of the table {table}, not of what the transaction sees.",
+                hint=f"Name the table: {table}.",
+                table=table,
+            )
 
     def _stage(self, row: TableRow) -> _Staged:
         if row.full_name not in self._staged:
