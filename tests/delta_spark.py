@@ -47,7 +47,7 @@ _DELTA = {
 @functools.cache
 def session() -> Any:
     """Return this process's session; skip, or fail where it is required, if it cannot be had."""
-    found, java_home = find_jars(), _find_java()
+    found, java_home = find_jars(), find_java()
     try:
         import pyspark
         from pyspark.sql import SparkSession
@@ -145,7 +145,8 @@ def find_jars() -> list[str]:
     return found
 
 
-def _find_java() -> str:
+def find_java() -> str:
+    """Return the Java that Spark runs on; skip, or fail where it is required, without one."""
     told = subprocess.run(
         [ROOT / "tools/java_home.sh"], capture_output=True, text=True, check=False
     )

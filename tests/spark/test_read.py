@@ -14,6 +14,7 @@ from corpora import EXPECTED, needs_corpora
 from deltasql.errors import (
     BadArgumentError,
     BadPredicateError,
+    CatalogUnavailableError,
     CorruptDataError,
     TableNotFoundError,
     VersionNotFoundError,
@@ -231,9 +232,14 @@ def test_a_transaction_sees_tables_and_not_their_views(session, uri, catalog, tm
     deltasql.spark.attach(session, uri)
     catalog.table("orders").append(rows(5))
     with deltasql.spark.transaction(session, uri) as tx:
-        tx.sql("update orders set id = id + 10 where id in (select id from orders)")
-        with pytest.raises(BadArgumentError, match="is a view of the table shop.totals"):
-            tx.sql("delete from orders where id in (select id from shop_totals)")
+        tx.sql(
+            "merge into orders t using (select id from orders) s on t.id = s.id "
+            "when matched then update set id = t.id + 10"
+        )
+        with pytest.raises(BadArgumentError, match=r"is a view of the table shop\.totals"):
+            tx.sql(
+                "merge into orders t using shop_totals s on t.id = s.id when matched then delete"
+            )
     frame = deltasql.spark.read(session, uri, "orders")
     assert sorted(row.id for row in frame.collect()) == [11, 12, 15]
 
@@ -252,6 +258,13 @@ def test_a_transaction_sees_tables_and_not_their_views(session, uri, catalog, tm
 def test_what_does_not_fit_is_told(session, uri, given, error, said):
     with pytest.raises(error, match=said):
         deltasql.spark.read(session, uri, **given)
+
+
+def test_a_catalog_that_is_not_there_is_not_made(session, tmp_path):
+    place = tmp_path / "typo.db"
+    with pytest.raises(CatalogUnavailableError, match="There is no catalog database"):
+        deltasql.spark.read(session, f"deltasql://sqlite/{place}", "orders")
+    assert not place.exists()
 
 
 def test_a_source_tells_its_error_with_the_code(session, uri, catalog):

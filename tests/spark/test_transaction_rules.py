@@ -170,7 +170,7 @@ except MissingExtraError as error:
     print(error.message, error.advice)
 session.close()
 """
-    env = {**os.environ, "JAVA_HOME": delta_spark._find_java()}
+    env = {**os.environ, "JAVA_HOME": delta_spark.find_java()}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env
     )

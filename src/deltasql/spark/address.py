@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 from deltasql.client.catalog import Catalog
 from deltasql.client.connect import connect
 from deltasql.client.table import Table
 from deltasql.errors import BadArgumentError
 from deltasql.settings import Settings
-from deltasql.uri import parse_uri
+from deltasql.uri import SqliteUri, parse_uri
 
 
 @contextmanager
@@ -19,10 +22,17 @@ def open_catalog(
     *,
     settings: Settings | None = None,
     storage_options: Mapping[str, str] | None = None,
+    may_create: bool = False,
 ) -> Iterator[Catalog]:
-    """Open a catalog for one call; a table that its URI names does not matter."""
+    """Open a catalog for one call; a table that its URI names does not matter.
+
+    One that is not there is made only where tables may be made too.
+    """
+    chosen = settings if settings is not None else Settings.load(os.environ, Path.cwd())
+    if not may_create:
+        chosen = replace(chosen, sql=replace(chosen.sql, schema="error"))
     with connect(
-        uri, settings=settings, storage_options=storage_options, client="deltasql.spark"
+        uri, settings=chosen, storage_options=storage_options, client="deltasql.spark"
     ) as catalog:
         yield catalog
 
@@ -61,3 +71,11 @@ def table_name(uri: str | None, table: str | None = None) -> str:
             "No table is named.", hint="Add ?table=NAME to the URI, or give the table's name."
         )
     return name
+
+
+def for_others(uri: str | None) -> str | None:
+    """Return a URI that means the same to processes which run in other directories."""
+    found = None if uri is None else parse_uri(uri)
+    if not isinstance(found, SqliteUri):
+        return uri
+    return str(replace(found, path=str(Path(found.path).absolute())))

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltasql.errors import BadArgumentError
-from deltasql.spark.address import table_name
+from deltasql.spark.address import for_others, table_name
 
 SOURCE = "deltasql"
 _URI, _PATH, _TABLE = "uri", "path", "table"
 _VERSION, _TIMESTAMP, _WHERE, _COLUMNS = "versionAsOf", "timestampAsOf", "where", "columns"
-_STORAGE = "storageOptions"
+# a word by which Spark knows what not to show
+_STORAGE = "storageSecrets"
 _KNOWN = (_URI, _PATH, _TABLE, _VERSION, _TIMESTAMP, _WHERE, _COLUMNS, _STORAGE)
 
 
@@ -39,7 +40,7 @@ def source_options(
 ) -> dict[str, str]:
     """Return the options by which a source reads what a call has planned."""
     given = {
-        _URI: uri,
+        _URI: for_others(uri),
         _TABLE: table,
         _VERSION: str(version),
         _WHERE: where,

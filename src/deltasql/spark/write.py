@@ -74,7 +74,11 @@ def write(
             )
         given = frame_schema(df)
     name = table_name(uri, table)
-    with open_catalog(uri, storage_options=chosen.storage_options) as catalog:
+    opening: dict[str, Any] = {
+        "storage_options": chosen.storage_options,
+        "may_create": chosen.location is not None,
+    }
+    with open_catalog(uri, **opening) as catalog:
         found, is_new = _target(catalog, name, given, chosen)
         if chosen.mode == "ignore" and not is_new:
             return found.version
