@@ -52,6 +52,7 @@ ELSEWHERE = {
     "before-claim-forgotten": "a cut-over: tests/faults/test_import_crash.py",
     "before-claim-put": "a cut-over: tests/faults/test_import_crash.py",
     "after-claim-put": "a cut-over: tests/faults/test_import_crash.py",
+    "after-claim-caught-up": "a cut-over: tests/faults/test_claims_ahead.py",
     "after-claim-lost": "a cut-over: tests/faults/test_import_crash.py",
     "after-claim-marker": "a cut-over: tests/faults/test_import_crash.py",
     "before-cutover-commit": "a cut-over: tests/faults/test_import_crash.py",

@@ -45,12 +45,8 @@ TYPES = pa.table(
 
 
 @pytest.fixture
-def session(spark):
-    return spark.spark
-
-
-@pytest.fixture
 def uri(tmp_path) -> str:
+    """SQLite; that the databases make no difference is shown by the first test."""
     return f"deltasql://sqlite/{tmp_path}/catalog.db"
 
 

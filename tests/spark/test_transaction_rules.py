@@ -33,31 +33,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
     pytest.mark.usefixtures("needs_delta"),
 ]
-# whatever the database, Spark does the same: one of them in `make test` is enough
-ON_POSTGRES_LATER = pytest.mark.parametrize(
-    "catalog_uri",
-    ["sqlite", pytest.param("postgres", marks=pytest.mark.verify)],
-    indirect=True,
-)
+# whatever the database, Spark does the same: two tests and the kills show that
+ON_SQLITE = pytest.mark.parametrize("catalog_uri", ["sqlite"], indirect=True)
 EARLY = ["after-spark-staging", "before-spark-commit"]
 
 
-@pytest.fixture(scope="module")
-def needs_delta(spark):
-    delta_spark.find_jars()
-
-
-@pytest.fixture
-def session(spark):
-    return spark.spark
-
-
-@pytest.fixture
-def catalog(catalog_uri):
-    with deltasql.connect(catalog_uri) as opened:
-        yield opened
-
-
+@ON_SQLITE
 def test_every_name_finds_its_staged_table(session, catalog, catalog_uri, tmp_path):
     """With and without a namespace, in sources and subqueries, beside the user's own tables."""
     orders = a_table(catalog, tmp_path, "orders", rows=[order(1), order(2)])
@@ -84,7 +65,7 @@ def test_every_name_finds_its_staged_table(session, catalog, catalog_uri, tmp_pa
     assert amounts(old) == {2: 5, 3: 6, 101: 1, 102: 1}
 
 
-@ON_POSTGRES_LATER
+@ON_SQLITE
 def test_what_cannot_be_taken_back_is_refused(session, catalog, catalog_uri, tmp_path):
     orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
     a_table(catalog, tmp_path, "my-orders", rows=[order(1)])
@@ -121,7 +102,7 @@ def test_what_cannot_be_taken_back_is_refused(session, catalog, catalog_uri, tmp
     assert tx.versions == {}
 
 
-@ON_POSTGRES_LATER
+@ON_SQLITE
 def test_compaction_alone_lets_appends_pass(session, catalog, catalog_uri, tmp_path):
     orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
     orders.append(pa.Table.from_pylist([order(2)], schema=ORDERS))
@@ -139,7 +120,7 @@ def test_compaction_alone_lets_appends_pass(session, catalog, catalog_uri, tmp_p
         orders.append(pa.Table.from_pylist([order(4)], schema=ORDERS))
 
 
-@ON_POSTGRES_LATER
+@ON_SQLITE
 @pytest.mark.parametrize("point", [*EARLY, "after-spark-commit"])
 def test_the_sql_commit_decides(session, catalog, tmp_path, request, point):
     catalog_uri, version = request.getfixturevalue("catalog_uri"), 1 if point in EARLY else 2

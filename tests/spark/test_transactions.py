@@ -30,30 +30,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
     pytest.mark.usefixtures("needs_delta"),
 ]
-# whatever the database, Spark does the same: one of them in `make test` is enough
-ON_POSTGRES_LATER = pytest.mark.parametrize(
-    "catalog_uri",
-    ["sqlite", pytest.param("postgres", marks=pytest.mark.verify)],
-    indirect=True,
-)
+# whatever the database, Spark does the same: two tests and the kills show that
+ON_SQLITE = pytest.mark.parametrize("catalog_uri", ["sqlite"], indirect=True)
 VECTORS = {"delta.enableDeletionVectors": "true"}
 ODD = ["plain", "a b/c%d#e=é", "x/y%", 'it\'s "so"', None]
-
-
-@pytest.fixture(scope="module")
-def needs_delta(spark):
-    delta_spark.find_jars()
-
-
-@pytest.fixture
-def session(spark):
-    return spark.spark
-
-
-@pytest.fixture
-def catalog(catalog_uri):
-    with deltasql.connect(catalog_uri) as opened:
-        yield opened
 
 
 def test_two_tables_in_one_commit(session, catalog, catalog_uri, tmp_path):
@@ -82,7 +62,7 @@ def test_two_tables_in_one_commit(session, catalog, catalog_uri, tmp_path):
     assert [d.name for d in session.catalog.listDatabases()] == ["default"]
 
 
-@ON_POSTGRES_LATER
+@ON_SQLITE
 def test_an_exception_forgets_everything(session, catalog, catalog_uri, tmp_path):
     orders, totals = orders_and_totals(catalog, tmp_path)
     with (
@@ -98,7 +78,7 @@ def test_an_exception_forgets_everything(session, catalog, catalog_uri, tmp_path
     assert [d.name for d in session.catalog.listDatabases()] == ["default"]
 
 
-@ON_POSTGRES_LATER
+@ON_SQLITE
 def test_statements_over_deletion_vectors(session, catalog, catalog_uri, tmp_path):
     given = [order(number, amount=number) for number in range(100)]
     orders = a_table(catalog, tmp_path, "orders", rows=given, **VECTORS)
@@ -125,7 +105,7 @@ def test_statements_over_deletion_vectors(session, catalog, catalog_uri, tmp_pat
     check_invariants(catalog, "orders")
 
 
-@ON_POSTGRES_LATER
+@ON_SQLITE
 def test_column_mapping_and_deletion_vectors(session, catalog, catalog_uri, tmp_path):
     orders = a_table(catalog, tmp_path, "orders", rows=[order(n) for n in range(1, 9)], **VECTORS)
     with deltasql.spark.transaction(session, catalog_uri) as tx:
@@ -142,7 +122,7 @@ def test_column_mapping_and_deletion_vectors(session, catalog, catalog_uri, tmp_
     check_invariants(catalog, "orders")
 
 
-@ON_POSTGRES_LATER
+@ON_SQLITE
 def test_a_broken_constraint_is_refused(session, catalog, catalog_uri, tmp_path):
     orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
     deltasql.spark.sql(
@@ -174,7 +154,7 @@ def test_write_skew_is_refused(session, catalog, catalog_uri, tmp_path):
     assert amounts(orders) == {1: 10, 2: 20, 3: 30}
 
 
-@ON_POSTGRES_LATER
+@ON_SQLITE
 def test_a_table_that_is_only_read_gets_no_version(session, catalog, catalog_uri, tmp_path):
     orders, _ = orders_and_totals(catalog, tmp_path)
     with deltasql.spark.transaction(session, catalog_uri) as tx:
@@ -188,7 +168,7 @@ def test_a_table_that_is_only_read_gets_no_version(session, catalog, catalog_uri
     assert tx.versions == {}
 
 
-@ON_POSTGRES_LATER
+@ON_SQLITE
 def test_a_concurrent_commit_conflicts_and_is_retried(session, catalog, catalog_uri, tmp_path):
     orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
     runs = []
@@ -209,7 +189,7 @@ def test_a_concurrent_commit_conflicts_and_is_retried(session, catalog, catalog_
     assert staged_folders(orders) == []
 
 
-@ON_POSTGRES_LATER
+@ON_SQLITE
 def test_history_tells_each_statement(session, catalog, catalog_uri, tmp_path):
     orders = a_table(catalog, tmp_path, "orders", rows=[order(1), order(2)])
     with deltasql.spark.transaction(session, catalog_uri, user_metadata="nightly") as tx:
@@ -227,7 +207,7 @@ def test_history_tells_each_statement(session, catalog, catalog_uri, tmp_path):
     assert entry.operation_metrics["numUpdatedRows"] == "1"
 
 
-@ON_POSTGRES_LATER
+@ON_SQLITE
 def test_a_change_feed_takes_one_write(session, catalog, catalog_uri, tmp_path):
     feed = {"delta.enableChangeDataFeed": "true"}
     orders = a_table(catalog, tmp_path, "orders", rows=[order(1), order(2)], **feed)
@@ -259,6 +239,7 @@ def test_a_change_feed_takes_one_write(session, catalog, catalog_uri, tmp_path):
     assert amounts(orders) == {1: 9, 2: 1}
 
 
+@ON_SQLITE
 def test_odd_partitions_and_a_plain_delta_table_agree(session, catalog, catalog_uri, tmp_path):
     given = [order(number, day, number) for number, day in enumerate(ODD * 2)]
     orders = catalog.create_table(
@@ -295,7 +276,7 @@ def test_odd_partitions_and_a_plain_delta_table_agree(session, catalog, catalog_
     check_invariants(catalog, "orders")
 
 
-@ON_POSTGRES_LATER
+@ON_SQLITE
 def test_overwrites_and_dataframe_writers(session, catalog, catalog_uri, tmp_path):
     """A batch that was written before is not written again: Delta's own rule, over staged logs."""
     orders = a_table(catalog, tmp_path, "orders", rows=[order(1), order(2, "b"), order(3, "c")])

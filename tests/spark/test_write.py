@@ -30,20 +30,9 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 @pytest.fixture
-def session(spark):
-    return spark.spark
-
-
-@pytest.fixture
 def catalog_uri(tmp_path):
     """SQLite; that the databases make no difference is shown in test_write_databases.py."""
     return f"deltasql://sqlite/{tmp_path}/catalog.db"
-
-
-@pytest.fixture
-def catalog(catalog_uri):
-    with deltasql.connect(catalog_uri) as opened:
-        yield opened
 
 
 def test_append_by_the_driver_and_by_spark(session, catalog, catalog_uri, tmp_path):

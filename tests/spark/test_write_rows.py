@@ -7,7 +7,6 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-import deltasql
 from builders import a_table, ids, rows
 from deltasql.errors import ConstraintViolationError, SchemaError, UnsupportedFeatureError
 from deltasql.spark import write
@@ -18,20 +17,9 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 @pytest.fixture
-def session(spark):
-    return spark.spark
-
-
-@pytest.fixture
 def catalog_uri(tmp_path):
     """SQLite; that the databases make no difference is shown in test_write_databases.py."""
     return f"deltasql://sqlite/{tmp_path}/catalog.db"
-
-
-@pytest.fixture
-def catalog(catalog_uri):
-    with deltasql.connect(catalog_uri) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("make", [a_frame, a_big_frame])
