@@ -13,10 +13,15 @@ from deltasql.testing import check_invariants
 ROWS = 10_000
 BEFORE = ["after-spark-job", "after-spark-files", "before-spark-commit", "before-begin"]
 AFTER = ["after-commit", "after-spark-commit"]
+CASES = [
+    *(("sqlite", point) for point in (*BEFORE, *AFTER)),
+    ("postgres", "before-spark-commit"),
+    ("postgres", "after-commit"),
+]
 
 
 @pytest.mark.verify
-@pytest.mark.parametrize("point", [*BEFORE, *AFTER])
+@pytest.mark.parametrize(("catalog_uri", "point"), CASES, indirect=["catalog_uri"])
 def test_killed_at_a_point(spark, catalog_uri, tmp_path, point):
     with deltasql.connect(catalog_uri) as catalog:
         table = a_table(catalog, tmp_path, partition_by=[])
@@ -31,4 +36,5 @@ def test_killed_at_a_point(spark, catalog_uri, tmp_path, point):
         assert write(frame, catalog_uri, "orders", commit_id=spark_writer.TOKEN) == 1
         assert ids(table) == list(range(ROWS))
         check_invariants(catalog, "orders")
-        catalog.mirror.verify("orders")
+        catalog.mirror.run_once()
+        assert catalog.mirror.verify("orders") == []
