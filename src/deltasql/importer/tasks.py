@@ -18,7 +18,7 @@ from deltasql.parity.events import events_of
 from deltasql.storage.port import ObjectStore
 
 # A task's rows are in memory as a whole: as JSON they are about so big.
-TASK_BYTES = 16 * 1024 * 1024
+TASK_BYTES = 48 * 1024 * 1024
 TASK_VERSIONS = 4_000
 
 
