@@ -57,14 +57,16 @@ class Snapshot:
         """The table's columns at this version."""
         return parse_schema(self.metadata.schema_string)
 
-    def predicate(self, where: str | None = None) -> Predicate | None:
+    def predicate(self, where: str | Predicate | None = None) -> Predicate | None:
         """Return a filter over this version's columns, or the snapshot's own."""
         text = where if where is not None else self.where
-        if text is None:
-            return None
+        if not isinstance(text, str):
+            return text
         return parse_predicate(text, self.schema, mapping_mode(self.metadata.configuration))
 
-    def files(self, columns: Sequence[str] | None = None, *, where: str | None = None) -> pa.Table:
+    def files(
+        self, columns: Sequence[str] | None = None, *, where: str | Predicate | None = None
+    ) -> pa.Table:
         """Return the files as Arrow; with a filter, those that may hold matching rows.
 
         Raises:

@@ -22,7 +22,7 @@ _INSTEAD = (
 
 @dataclass(frozen=True, slots=True)
 class ChosenEngine:
-    """An engine, and where another one was to be expected, one line that says why not."""
+    """An engine, and one line about it: why it is not the one to be expected, or where it shows."""
 
     engine: Engine
     note: str | None = field(default=None)
@@ -66,17 +66,18 @@ def choose_engine(
 
     if not wants_spark and not available():
         return ChosenEngine(LocalEngine(), _INSTEAD)
-    return ChosenEngine(_spark_engine(session, master, conf or {}))
+    return _spark_engine(session, master, conf or {})
 
 
-def _spark_engine(session: Session, master: str | None, conf: Mapping[str, str]) -> Engine:
+def _spark_engine(session: Session, master: str | None, conf: Mapping[str, str]) -> ChosenEngine:
     from deltasql.jobs.engine import SparkEngine  # noqa: PLC0415 (the door to an extra)
     from deltasql.jobs.session import import_session  # noqa: PLC0415
 
     _refuse_far_workers(session, master)
     spark = import_session(master, conf)
     try:
-        return SparkEngine(spark, _staging(session, spark))
+        note = f"Spark shows its jobs at {spark.page}." if spark.page else None
+        return ChosenEngine(SparkEngine(spark, _staging(session, spark)), note)
     except BaseException:
         spark.close()
         raise

@@ -11,8 +11,7 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +19,8 @@ from typing import IO, TYPE_CHECKING
 
 from deltasql.errors import BadArgumentError, MissingExtraError, TableImportError
 from deltasql.jobs.causes import first_cause
+from deltasql.jobs.class_archive import archive_options
+from deltasql.jobs.environment import environment, spark_environment
 from deltasql.jobs.java import INSTALL, find_java
 
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOGGING = Path(__file__).parent / "log4j2.properties"
-# Compiling for hours of work and a web page that nobody opens cost seconds at the start.
+# Compiling for hours of work costs seconds at the start. Any free port serves the web page: those
+# that Spark tries by itself may all be taken, and then it does not start.
 _FAST = {
     "spark.app.name": "deltasql import",
-    "spark.ui.enabled": "false",
+    "spark.ui.port": "0",
     "spark.ui.showConsoleProgress": "false",
 }
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -59,6 +61,12 @@ class ImportSession:
         return SparkSession.builder.getOrCreate()
 
     @property
+    def page(self) -> str | None:
+        """Where Spark shows its jobs to a browser."""
+        found: str | None = self.context.uiWebUrl
+        return found
+
+    @property
     def is_local(self) -> bool:
         """Whether the tasks run on this machine, and see its files."""
         return str(self.context.master).startswith("local")
@@ -83,7 +91,7 @@ class ImportSession:
 def available(env: Mapping[str, str] = os.environ) -> bool:
     """Tell whether Spark can be used here, without loading it."""
     try:
-        _require_spark()
+        require_spark()
         find_java(env)
     except MissingExtraError:
         return False
@@ -98,7 +106,7 @@ def import_session(master: str | None, conf: Mapping[str, str]) -> ImportSession
         BadArgumentError: another session is active, or one that has no tasks of Python.
         TableImportError: Spark does not start; tells its own first words.
     """
-    _require_spark()
+    require_spark()
     found = _active(master)
     if found is not None:
         return ImportSession(found, is_ours=False)
@@ -114,7 +122,12 @@ def _forget_jvm(context: SparkContext) -> None:
     kind._gateway = kind._jvm = None  # noqa: SLF001 (there is no other way)
 
 
-def _require_spark() -> None:
+def require_spark() -> None:
+    """Refuse to go on without pyspark.
+
+    Raises:
+        MissingExtraError: says what to install.
+    """
     if find_spec("pyspark") is None:
         raise MissingExtraError("pyspark is not installed.", hint=INSTALL)
 
@@ -146,9 +159,10 @@ def _start(master: str, conf: Mapping[str, str]) -> SparkContext:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (loads only with Spark)
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    master, own = _with_attempts(master), _own_environment(master)
-    spark_conf = SparkConf(loadDefaults=False).setAll(list(_settings(master, conf).items()))
-    with tempfile.TemporaryFile() as told, _environment(own):
+    master, own = _with_attempts(master), spark_environment(master)
+    java = archive_options(own["JAVA_HOME"], os.environ)
+    spark_conf = SparkConf(loadDefaults=False).setAll(list(_settings(master, conf, java).items()))
+    with tempfile.TemporaryFile() as told, environment(own):
         # a JVM that an earlier session of this process has left is used again
         gateway = getattr(SparkContext, "_gateway", None)
         try:
@@ -181,19 +195,9 @@ def _with_attempts(master: str) -> str:
     return master if local is None else f"local[{local[1] or 1},{_ATTEMPTS}]"
 
 
-def _settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    java = " ".join(filter(None, [_FAST_JAVA, conf.get(_JAVA_OPTIONS)]))
+def _settings(master: str, conf: Mapping[str, str], archive: str) -> dict[str, str]:
+    java = " ".join(filter(None, [_FAST_JAVA, archive, conf.get(_JAVA_OPTIONS)]))
     return {**_FAST, **conf, "spark.master": master, _JAVA_OPTIONS: java}
-
-
-def _own_environment(master: str) -> dict[str, str]:
-    """Return what pyspark takes from the environment only."""
-    own = {
-        "JAVA_HOME": find_java(os.environ),
-        # by itself it would take the python3 of the PATH, which may be another one
-        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
-    }
-    return own | {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else own
 
 
 def _first_words(told: IO[bytes]) -> str:
@@ -202,18 +206,3 @@ def _first_words(told: IO[bytes]) -> str:
     lines = told.read(_MOST_TOLD).decode(errors="replace").splitlines()
     wrong = [line for line in lines if re.search(r"ERROR|Exception|Error:", line)]
     return (wrong or lines or [""])[0].strip()
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables while Spark starts."""
-    before = {key: os.environ.get(key) for key in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value

@@ -2,6 +2,7 @@
 
 from deltasql.spark.datasource import register
 from deltasql.spark.read import attach, explain, read
+from deltasql.spark.session import session
 from deltasql.spark.transaction import run_transaction, sql, transaction
 from deltasql.spark.write import write
 
@@ -11,6 +12,7 @@ __all__ = [
     "read",
     "register",
     "run_transaction",
+    "session",
     "sql",
     "transaction",
     "write",

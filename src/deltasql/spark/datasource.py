@@ -6,18 +6,21 @@ share nothing but the options. No jar is needed, deletion vectors are applied, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from deltasql.data.scan import ScanSpec, scan_files
 from deltasql.errors import SchemaError
+from deltasql.protocol.predicate import And, Predicate
 from deltasql.spark.address import open_table
+from deltasql.spark.pushed_filters import pushed_predicate
 from deltasql.spark.read_plan import plan_read
 from deltasql.spark.schema import spark_schema
 from deltasql.spark.source_errors import told_with_code
@@ -27,6 +30,9 @@ from deltasql.storage.resolve import StoreOpener
 # What one task reads: so many bytes, or so many files.
 _TASK_BYTES = 128 * 1024 * 1024
 _TASK_FILES = 1_000
+# The program of Spark's that asks a reader for pushFilters. Where a session does not push filters
+# another one runs, which refuses a reader that has the method.
+_PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class DeltaSqlSource(DataSource):
@@ -48,7 +54,7 @@ class DeltaSqlSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Plan the read in SQL."""
         with told_with_code():
-            return _plan(parse_options(self.options), schema)
+            return _reader(parse_options(self.options), schema)
 
 
 @dataclass(frozen=True)
@@ -58,28 +64,45 @@ class FilesPartition(InputPartition):
     files: bytes
 
 
-@dataclass(frozen=True)
+@dataclass
 class TableReader(DataSourceReader):
-    """Reads files of one version, with what a task needs to find them."""
+    """Reads one version, with what the plan and the tasks need."""
 
-    opener: StoreOpener
+    chosen: SourceOptions
     spec: ScanSpec
+    opener: StoreOpener
     columns: tuple[str, ...]
     target: pa.Schema
-    parts: tuple[bytes, ...]
+    where: Predicate | None
+    pushed: Predicate | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the tasks."""
-        return [FilesPartition(part) for part in self.parts]
+        """Return the tasks, planned in SQL."""
+        with told_with_code(), _opened(self.chosen) as (_, table):
+            snapshot = table.snapshot(self.chosen.version)
+            given = (self.where, snapshot.predicate(self.chosen.skip), self.pushed)
+            conditions = tuple(one for one in given if one is not None)
+            files = plan_read(snapshot, table.store, And(conditions) if conditions else None).files
+            return [FilesPartition(_packed(part)) for part in _shared_out(files)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, deleted ones left out."""
         if not isinstance(partition, FilesPartition):  # where there is no task, Spark makes one
             return
         files = pa.ipc.open_stream(partition.files).read_all()
+        wanted: dict[str, Any] = {"columns": self.columns, "predicate": self.where}
         with told_with_code():
-            for batch in scan_files(files, self.spec, self.opener(), columns=self.columns):
+            for batch in scan_files(files, self.spec, self.opener(), **wanted):
                 yield batch.cast(self.target)
+
+
+class FilteringReader(TableReader):
+    """Lets SQL skip files by what Spark filters by; Spark applies its filters all the same."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
+        """Take note of filters before the tasks are asked for."""
+        self.pushed = pushed_predicate(filters, self.spec.schema, self.spec.mode)
+        return filters
 
 
 def register(spark: Any) -> None:
@@ -91,19 +114,22 @@ def _opened(chosen: SourceOptions) -> Any:
     return open_table(chosen.uri, chosen.table, storage_options=chosen.storage_options or None)
 
 
-def _plan(chosen: SourceOptions, schema: StructType) -> TableReader:
+def _reader(chosen: SourceOptions, schema: StructType) -> TableReader:
     with _opened(chosen) as (catalog, table):
         snapshot = table.snapshot(chosen.version, chosen.timestamp)
-        whole = spark_schema(snapshot.schema)
-        _require_same(whole, schema, table.name)
-        plan = plan_read(snapshot, table.store, chosen.where)
+        _require_same(spark_schema(snapshot.schema), schema, table.name)
         opener = catalog.store_opener(table.location)
     metadata = snapshot.metadata
-    spec = ScanSpec(snapshot.schema, metadata.partition_columns, metadata.configuration, threads=1)
-    # as nullable as Spark was told: an Arrow schema that differs is refused
-    target = to_arrow_schema(schema, timezone="UTC")
-    parts = tuple(_packed(part) for part in _shared_out(plan.files))
-    return TableReader(opener, spec, tuple(schema.names), target, parts)
+    kind = FilteringReader if _PUSHING in sys.modules else TableReader
+    return kind(
+        replace(chosen, version=snapshot.version, timestamp=None),
+        ScanSpec(snapshot.schema, metadata.partition_columns, metadata.configuration, threads=1),
+        opener,
+        tuple(schema.names),
+        # as nullable as Spark was told: an Arrow schema that differs is refused
+        to_arrow_schema(schema, timezone="UTC"),
+        snapshot.predicate(chosen.where),
+    )
 
 
 def _only(whole: StructType, columns: Sequence[str] | None) -> StructType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltasql.errors import BadArgumentError, MissingExtraError
@@ -13,9 +14,36 @@ PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _HINT = (
-    f"Start Spark with spark.jars.packages={PACKAGE}, spark.sql.extensions={_EXTENSION} and "
-    f"spark.sql.catalog.spark_catalog={_CATALOG}."
+    f"Start Spark with deltasql.spark.session(delta=True), or with spark.jars.packages={PACKAGE}, "
+    f"spark.sql.extensions={_EXTENSION} and spark.sql.catalog.spark_catalog={_CATALOG}."
 )
+# What else the jar names comes with Spark, or serves catalogs that are not used here.
+_EXCLUDED = "io.unitycatalog:*,io.delta:delta-kernel-*"
+_JARS = ("delta-spark_*.jar", "delta-storage-*.jar")
+
+
+def delta_settings(delta: bool | str | Path) -> dict[str, str]:
+    """Return what a session with Delta Spark is started with; a path is a directory of jars.
+
+    Raises:
+        MissingExtraError: the directory does not hold them.
+    """
+    if delta is False:
+        return {}
+    own = {"spark.sql.extensions": _EXTENSION, "spark.sql.catalog.spark_catalog": _CATALOG}
+    if delta is True:
+        return {**own, "spark.jars.packages": PACKAGE, "spark.jars.excludes": _EXCLUDED}
+    return {**own, "spark.jars": ",".join(_jars(Path(delta)))}
+
+
+def _jars(folder: Path) -> list[str]:
+    found = [sorted(folder.glob(pattern)) for pattern in _JARS]
+    if not all(found):
+        raise MissingExtraError(
+            f"There are no jars of Delta Spark in {folder}.",
+            hint=f"It takes {' and '.join(_JARS)}; delta=True gets them by their names.",
+        )
+    return [str(jar.absolute()) for jars in found for jar in jars]
 
 
 def require_delta(spark: SparkSession) -> None:

@@ -14,6 +14,7 @@ from deltasql.data.partitions import partition_fields
 from deltasql.errors import CorruptDataError
 from deltasql.protocol.columns import mapping_mode, physical_name
 from deltasql.protocol.features import reader_features, require_readable
+from deltasql.protocol.predicate import Predicate
 from deltasql.protocol.values import parse_partition_value
 from deltasql.storage.local import LocalStore
 from deltasql.storage.paths import RelativeKey, resolve_path
@@ -57,7 +58,9 @@ class ReadPlan:
 _NAMES = {"native": "Spark's Parquet reader", "python": "deltasql in Spark's Python workers"}
 
 
-def plan_read(snapshot: Snapshot, store: ObjectStore, where: str | None = None) -> ReadPlan:
+def plan_read(
+    snapshot: Snapshot, store: ObjectStore, where: str | Predicate | None = None
+) -> ReadPlan:
     """Choose the files of a snapshot that may hold what a filter wants, and the way to read them.
 
     Raises:

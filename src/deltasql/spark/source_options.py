@@ -13,20 +13,25 @@ from deltasql.spark.address import for_others, table_name
 SOURCE = "deltasql"
 _URI, _PATH, _TABLE = "uri", "path", "table"
 _VERSION, _TIMESTAMP, _WHERE, _COLUMNS = "versionAsOf", "timestampAsOf", "where", "columns"
+_SKIP = "skipWhere"
 # a word by which Spark knows what not to show
 _STORAGE = "storageSecrets"
-_KNOWN = (_URI, _PATH, _TABLE, _VERSION, _TIMESTAMP, _WHERE, _COLUMNS, _STORAGE)
+_KNOWN = (_URI, _PATH, _TABLE, _VERSION, _TIMESTAMP, _WHERE, _SKIP, _COLUMNS, _STORAGE)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Which table, and what of it; the options of the stores are shown to nobody."""
+    """Which table, and what of it; the options of the stores are shown to nobody.
+
+    `where` leaves rows out, `skip` only files none of whose rows can meet it.
+    """
 
     uri: str | None
     table: str
     version: int | None = None
     timestamp: str | None = None
     where: str | None = None
+    skip: str | None = None
     columns: tuple[str, ...] | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -35,7 +40,7 @@ def source_options(
     uri: str | None,
     table: str,
     version: int,
-    where: str | None,
+    skip: str | None,
     storage_options: Mapping[str, str] | None,
 ) -> dict[str, str]:
     """Return the options by which a source reads what a call has planned."""
@@ -43,7 +48,7 @@ def source_options(
         _URI: for_others(uri),
         _TABLE: table,
         _VERSION: str(version),
-        _WHERE: where,
+        _SKIP: skip,
         _STORAGE: json.dumps(dict(storage_options)) if storage_options else None,
     }
     return {key: value for key, value in given.items() if value is not None}
@@ -73,6 +78,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         _version(given.get(_VERSION)),
         given.get(_TIMESTAMP),
         given.get(_WHERE),
+        given.get(_SKIP),
         tuple(name.strip() for name in columns.split(",")) if columns else None,
         json.loads(given.get(_STORAGE, "{}")),
     )
