@@ -12,11 +12,14 @@ from pyspark.sql import functions as fn
 
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.table import Table
+from deltasql.data.exact_totals import chooses_whole_files, exact_rows
 from deltasql.errors import BadArgumentError
 from deltasql.protocol.columns import find_field, mapping_mode, physical_name
+from deltasql.protocol.partitioning import physical_partition_columns
 from deltasql.settings import Settings
 from deltasql.spark.address import open_catalog, open_table
 from deltasql.spark.attached import note_views
+from deltasql.spark.counted_frame import counted
 from deltasql.spark.native_scan import FileList, scan_natively
 from deltasql.spark.read_plan import ReadPlan, plan_read
 from deltasql.spark.schema import physical_schema, spark_schema
@@ -53,14 +56,14 @@ def read(
         TableNotFoundError, VersionNotFoundError: there is no such table or version.
         UnsupportedFeatureError: the table needs a reader feature that deltasql lacks.
     """
-    chosen = _chosen(options)
+    chosen = read_options(options)
     with open_table(uri, table, **chosen.opening) as (_, found):
         return _frame(spark, uri, found, chosen)
 
 
 def explain(uri: str | None = None, table: str | None = None, **options: Any) -> ReadPlan:
     """Return how `read` would read a table: version, files, and by whom they are scanned."""
-    chosen = _chosen(options)
+    chosen = read_options(options)
     with open_table(uri, table, **chosen.opening) as (_, found):
         return _plan(found, chosen)[1]
 
@@ -70,7 +73,7 @@ def attach(spark: SparkSession, uri: str | None = None, **options: Any) -> tuple
 
     A table of a namespace becomes `namespace_name`, because a temporary view has one name.
     """
-    chosen = _chosen(options)
+    chosen = read_options(options)
     views: dict[str, str] = {}
     with open_catalog(uri, **chosen.opening) as catalog:
         for info in catalog.tables():
@@ -83,7 +86,12 @@ def attach(spark: SparkSession, uri: str | None = None, **options: Any) -> tuple
     return tuple(views)
 
 
-def _chosen(options: Mapping[str, Any]) -> ReadOptions:
+def read_options(options: Mapping[str, Any]) -> ReadOptions:
+    """Return the options of a read.
+
+    Raises:
+        BadArgumentError: there is no such option.
+    """
     try:
         return ReadOptions(**options)
     except TypeError:
@@ -110,7 +118,16 @@ def _frame(spark: SparkSession, uri: str | None, table: Table, options: ReadOpti
         frame = spark.read.format(SOURCE).options(**given).load()
     if options.where is not None:
         frame = frame.where(options.where)
-    return frame if options.columns is None else frame.select(*_columns(snapshot, options.columns))
+    if options.columns is not None:
+        frame = frame.select(*_columns(snapshot, options.columns))
+    return counted(frame, _rows(snapshot, plan, options.where))
+
+
+def _rows(snapshot: Snapshot, plan: ReadPlan, where: str | None) -> int | None:
+    """Return how many rows are read, if SQL knows it."""
+    partitions = physical_partition_columns(snapshot.metadata)
+    is_whole = chooses_whole_files(plan.files, snapshot.predicate(where), partitions)
+    return exact_rows(plan.files) if is_whole else None
 
 
 def _is_classic(spark: SparkSession) -> bool:

@@ -22,7 +22,7 @@ from deltasql.storage.port import ObjectStore
 
 Way = Literal["native", "python"]
 Values = dict[str, str | None]
-_COLUMNS = ("path", "size", "partition_values", "deletion_vector")
+_COLUMNS = ("path", "size", "partition_values", "deletion_vector", "num_records")
 # Spark looks at every file on the driver, one after the other, and at every directory.
 _MOST_FILES = 20_000
 _MOST_DIRECTORIES = 2_000
