@@ -132,6 +132,10 @@ class Plan:
         return 1 if self.is_quick else 3
 
     @property
+    def spark_rounds(self) -> int:
+        return 1 if self.is_quick else 5
+
+    @property
     def warm_rounds(self) -> int:
         """Rounds that only warm the page cache."""
         return 0 if self.is_quick else 1

@@ -17,6 +17,7 @@ from bench import (
     outage,
     planning,
     report,
+    spark_cases,
     verifying,
 )
 from bench.child import CaseFailedError
@@ -45,14 +46,21 @@ CASES: dict[str, Measure] = {
         plan, "commits", 1_000 if plan.is_quick else 50_000
     ),
     "import-million": lambda plan: imports.million(plan, 20_000 if plan.is_quick else 1_000_000),
+    "spark-scan": lambda plan: spark_cases.scan(plan, 200_000 if plan.is_quick else 20_000_000),
+    "spark-files-100k": lambda plan: spark_cases.selective(plan, 100_000),
+    "spark-files-1m": lambda plan: spark_cases.selective(plan, 1_000_000),
+    "spark-append": lambda plan: spark_cases.appends(plan, 10_000 if plan.is_quick else 1_000_000),
+    "spark-merge": lambda plan: spark_cases.merge(plan, 200_000 if plan.is_quick else 20_000_000),
 }
-_BIG = ("-1m", "-10k", "-million")
+_BIG = ("-1m", "-100k", "-10k", "-million")
 # What --quick takes instead of the cases that need a big table.
 QUICK: dict[str, Measure] = {
     **{name: case for name, case in CASES.items() if not name.endswith(_BIG)},
     "partition-100k": lambda plan: planning.pruning(plan, 100_000, "partition"),
     "range-100k": lambda plan: planning.pruning(plan, 100_000, "range"),
     "checkpoint-10k": lambda plan: checkpoints.checkpoint(plan, 10_000, 50_000),
+    "list-100k": CASES["list-100k"],
+    "spark-files-2k": lambda plan: spark_cases.selective(plan, 2_000),
     "verify-200": lambda plan: verifying.verify(plan, 200),
 }
 
