@@ -60,7 +60,7 @@ QUICK: dict[str, Measure] = {
     "range-100k": lambda plan: planning.pruning(plan, 100_000, "range"),
     "checkpoint-10k": lambda plan: checkpoints.checkpoint(plan, 10_000, 50_000),
     "list-100k": CASES["list-100k"],
-    "spark-files-2k": lambda plan: spark_cases.selective(plan, 2_000),
+    "spark-files-40k": lambda plan: spark_cases.selective(plan, 40_000),
     "verify-200": lambda plan: verifying.verify(plan, 200),
 }
 

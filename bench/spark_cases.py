@@ -17,7 +17,7 @@ LABELS = {
     "prepared": "deltasql.spark after `deltasql spark prepare`",
 }
 _READERS = ("delta", "deltasql", "source")
-_TINY = 1_000
+_TINY = 20_000
 _SECONDS = 1800
 Answers = list[dict[str, Any]]
 Ask = Callable[[str], dict[str, Any]]

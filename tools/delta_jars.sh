@@ -2,9 +2,11 @@
 # Fetches the two jars with which Spark reads Delta, pinned, into .tools/jars; what is there is kept.
 # Says in one line what came of it. Missing tools and a repository that does not answer are told and
 # are no failure. `delta_jars.sh --probe` tells by its status whether any jar can be had at all.
+# usage: tools/delta_jars.sh [--probe | SPARK FOLDER]: the jars for another Spark, such as 4.1
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
-jars=$root/.tools/jars
+spark=4.2 jars=$root/.tools/jars
+[ $# -ne 2 ] || { spark=$1 jars=$2; }
 pins=$root/tools/delta_jars.sha256
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 # what else Delta names comes with Spark or serves catalogs that the tests do not use
@@ -43,7 +45,10 @@ reason() { # the line that names the cause; what comes after it is a stack
     sed 's/^[[:space:]]*//'
 }
 
-has_pinned() { (cd "$1" 2>/dev/null && sha256sum --check --status "$pins" 2>/dev/null); }
+has_pinned() {
+  (cd "$1" 2>/dev/null && grep -e "delta-spark_${spark}_" -e delta-storage "$pins" |
+    sha256sum --check --status 2>/dev/null)
+}
 
 if [ "${1:-}" = --probe ]; then
   fetch org.slf4j:slf4j-api:2.0.17
@@ -51,11 +56,11 @@ if [ "${1:-}" = --probe ]; then
 fi
 if has_pinned "$jars"; then
   echo "delta-spark: there"
-elif ! fetch io.delta:delta-spark_4.2_2.13:4.4.0 io.delta:delta-storage:4.4.0; then
+elif ! fetch "io.delta:delta-spark_${spark}_2.13:4.4.0" io.delta:delta-storage:4.4.0; then
   echo "delta-spark: not installed, $(reason)"
 elif ! has_pinned "$work/jars"; then
   echo "delta-spark: not installed, the repository has other jars than those pinned"
 else
-  rm -rf "$jars" && mkdir -p "$root/.tools" && mv "$work/jars" "$jars"
+  rm -rf "$jars" && mkdir -p "${jars%/*}" && mv "$work/jars" "$jars"
   echo "delta-spark: installed"
 fi

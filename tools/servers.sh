@@ -3,7 +3,7 @@
 # pinned, into .tools; what is there is kept.
 # Prints one line each. A missing toolchain is told and is no failure: the tests that need the
 # server skip, with the reason.
-# usage: tools/servers.sh [versitygw toxiproxy fakegcs azurite deltaspark]
+# usage: tools/servers.sh [versitygw toxiproxy fakegcs azurite deltaspark spark41]
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 bin=$root/.tools/bin
@@ -36,7 +36,7 @@ node_azurite() {
   fi
 }
 
-[ $# -gt 0 ] || set -- versitygw toxiproxy fakegcs azurite deltaspark
+[ $# -gt 0 ] || set -- versitygw toxiproxy fakegcs azurite deltaspark spark41
 for name in "$@"; do
   case $name in
     versitygw) go_tool versitygw versitygw github.com/versity/versitygw/cmd/versitygw@v1.8.0 ;;
@@ -44,6 +44,7 @@ for name in "$@"; do
     fakegcs) go_tool fake-gcs-server fake-gcs-server github.com/fsouza/fake-gcs-server@v1.56.1 ;;
     azurite) node_azurite ;;
     deltaspark) "$root/tools/delta_jars.sh" ;;
-    *) echo "$name: unknown; known are versitygw toxiproxy fakegcs azurite deltaspark" >&2; exit 2 ;;
+    spark41) "$root/tools/spark41.sh" ;;
+    *) echo "$name: unknown; known are versitygw toxiproxy fakegcs azurite deltaspark spark41" >&2; exit 2 ;;
   esac
 done

@@ -5,7 +5,7 @@ What is derived from it is an ordinary DataFrame.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 class CountedFrame(ClassicFrame):
     """The rows of one version of a table, or of some of its partitions."""
 
-    def __init__(self, inner: Any, session: Any, rows: int) -> None:
-        super().__init__(inner, session)
-        self._rows = rows
+    rows: int
 
     def count(self) -> int:
         """Return the number of rows, as SQL knows it."""
-        return self._rows
+        return self.rows
 
 
 def counted(frame: DataFrame, rows: int | None) -> DataFrame:
     """Return the same DataFrame; with a number of rows, one that knows it."""
     if rows is None or not isinstance(frame, ClassicFrame):
         return frame
-    return CountedFrame(frame._jdf, frame.sparkSession, rows)  # noqa: SLF001 (as Spark makes its own)
+    found = CountedFrame(frame._jdf, frame.sparkSession)  # noqa: SLF001 (as Spark makes its own)
+    found.rows = rows
+    return found

@@ -13,12 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from deltasql.data.scan import ScanSpec, scan_files
 from deltasql.errors import SchemaError
+from deltasql.protocol.arrow_schema import to_arrow_schema
 from deltasql.protocol.predicate import And, Predicate
+from deltasql.protocol.schema import parse_schema
 from deltasql.spark.address import open_table
 from deltasql.spark.pushed_filters import pushed_predicate
 from deltasql.spark.read_plan import plan_read
@@ -127,7 +128,7 @@ def _reader(chosen: SourceOptions, schema: StructType) -> TableReader:
         opener,
         tuple(schema.names),
         # as nullable as Spark was told: an Arrow schema that differs is refused
-        to_arrow_schema(schema, timezone="UTC"),
+        to_arrow_schema(parse_schema(schema.json())),
         snapshot.predicate(chosen.where),
     )
 

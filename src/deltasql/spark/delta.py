@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
+
 from deltasql.errors import BadArgumentError, MissingExtraError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+_SPARK = ".".join(pyspark.__version__.split(".")[:2])
+# The jar is built for one minor version of Spark.
+PACKAGE = f"io.delta:delta-spark_{_SPARK}_2.13:4.4.0"
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _HINT = (

@@ -91,7 +91,7 @@ class ParquetOutput:
             writer = writer.option("maxRecordsPerFile", self.max_records_per_file)
         if self._partitions:
             writer = writer.partitionBy(*(self._name(field) for field in self._partitions))
-        writer.mode("errorifexists").save(folder.uri)
+        writer.mode("error").save(folder.uri)
         return dict(seen.get)
 
     @property

@@ -1,0 +1,45 @@
+"""The older Spark that is supported: the same tests, in a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from readers import require
+
+ROOT = Path(__file__).parents[2]
+SPARK = Path(os.environ.get("DELTASQL_TEST_SPARK41") or ROOT / ".tools/spark41")
+FILES = ["test_read.py", "test_source_filters.py", "test_write.py", "test_transactions.py"]
+# what PySpark 4.1 leaves open is its own affair
+LOOSE = "ignore::pytest.PytestUnraisableExceptionWarning"
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(900)
+def test_reads_writes_and_transactions_on_spark_41():
+    python, jars = SPARK / "python", SPARK / "jars"
+    if not (python / "pyspark").is_dir() or not list(jars.glob("delta-spark_4.1*.jar")):
+        require("delta_spark", "Spark 4.1 is not installed (make servers)")
+    path = os.pathsep.join(filter(None, [str(python), os.environ.get("PYTHONPATH")]))
+    env = {**os.environ, "PYTHONPATH": path, "DELTASQL_TEST_JARS": str(jars)}
+    files = [str(ROOT / "tests/spark" / name) for name in FILES]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", LOOSE]
+    asked = "import pyspark; print(pyspark.__version__)"
+    told = subprocess.run(
+        [sys.executable, "-c", asked], env=env, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.startswith("4.1.")
+
+    done = subprocess.run(
+        [*command, "-m", "not verify and not soak", *files],
+        env=env,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert " passed" in done.stdout
