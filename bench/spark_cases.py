@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from bench import spark_session, spark_tables
@@ -144,9 +143,9 @@ def _append(plan: Plan, contender: str, rows: int) -> dict[str, Any]:
 
 def _merge(plan: Plan, contender: str, source: dict[str, Any], rows: int) -> dict[str, Any]:
     with fresh_place(plan) as place:
-        spark_tables.copy(source, Path(place["dir"]))
+        both = {"source": source, "place": place}
         return call(
-            "bench.spark_runs:merge", timeout=_SECONDS, contender=contender, place=place, rows=rows
+            "bench.spark_runs:merge", timeout=_SECONDS, contender=contender, rows=rows, **both
         )
 
 

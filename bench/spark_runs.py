@@ -7,7 +7,7 @@ from typing import Any
 
 from bench import spark_session
 from bench.child import CaseFailedError
-from bench.spark_tables import ROWS, selection
+from bench.spark_tables import ROWS, copy, selection
 
 _WARM = 5
 _TWO = ("count(s)", "sum(k)")
@@ -131,10 +131,13 @@ def _appender(contender: str, spark: Any, place: dict[str, Any]) -> Callable[[in
     return append
 
 
-def merge(contender: str, place: dict[str, Any], rows: int) -> Iterator[dict[str, Any]]:
+def merge(
+    contender: str, source: dict[str, Any], place: dict[str, Any], rows: int
+) -> Iterator[dict[str, Any]]:
     """In a child: 1,000 rows merged into the table, nine of ten of them known, three times."""
     import deltasql.spark
 
+    copy(source, place)
     spark = spark_session.start(contender, place, with_delta=True)
     target = f"delta.`{place['dir']}/table`" if contender == "delta" else "t"
     if contender == "delta":

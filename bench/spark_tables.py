@@ -6,7 +6,6 @@ selective question needs.
 
 import hashlib
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -122,21 +121,19 @@ def _write_file(root: Path, i: int, n: int) -> int:
     return file.stat().st_size
 
 
-def copy(place: dict[str, Any], target: Path) -> dict[str, Any]:
-    """Return a place with a copy of the rows' table; data files are linked, not copied.
+def copy(source: dict[str, Any], place: dict[str, Any]) -> None:
+    """Make a table of its own of the same rows; data files are linked, because none is changed."""
+    from deltasql.client.plans import live_adds
 
-    Statements add files and change none, so that all copies can share them.
-    """
-    started = time.perf_counter()
-    source = Path(place["dir"])
-    shutil.copytree(source / "table", target / "table", copy_function=_link)
-    for file in source.glob("catalog.db*"):
-        shutil.copy2(file, target / file.name)
-    return {"seconds": time.perf_counter() - started}
-
-
-def _link(source: str, target: str) -> None:
-    if source.endswith(".parquet") and "_delta_log" not in source:
-        Path(target).hardlink_to(source)
-    else:
-        shutil.copy2(source, target)
+    with (
+        ours.connect(source, "sqlite", "off") as old,
+        ours.connect(place, "sqlite", "inline") as new,
+    ):
+        snapshot = old.table("t").snapshot()
+        adds = list(live_adds(snapshot))
+        root = Path(place["dir"], "table")
+        for add in adds:
+            target = root / add.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.hardlink_to(Path(source["dir"], "table", add.path))
+        new.create_table("t", location=str(root), schema=snapshot.schema).commit(adds)
