@@ -11,22 +11,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from deltasql.data.scan import ScanSpec, scan_files
 from deltasql.errors import SchemaError
 from deltasql.spark.address import open_table
+from deltasql.spark.change_feed import plan_changes
+from deltasql.spark.follow_options import parse_follow_options, split_options
+from deltasql.spark.followed_rows import followed_schema, require_same, schema_snapshot
 from deltasql.spark.read_plan import plan_read
+from deltasql.spark.scan_tasks import packed, shared_out
 from deltasql.spark.schema import spark_schema
 from deltasql.spark.source_errors import told_with_code
 from deltasql.spark.source_options import SOURCE, SourceOptions, parse_options
+from deltasql.spark.stream_source import TableStream
 from deltasql.storage.resolve import StoreOpener
-
-# What one task reads: so many bytes, or so many files.
-_TASK_BYTES = 128 * 1024 * 1024
-_TASK_FILES = 1_000
 
 
 class DeltaSqlSource(DataSource):
@@ -40,15 +46,31 @@ class DeltaSqlSource(DataSource):
     def schema(self) -> StructType:
         """Return the table's columns, or those that were asked for."""
         with told_with_code():
-            chosen = parse_options(self.options)
+            given, follow = split_options(self.options)
+            chosen, options = parse_options(given), parse_follow_options(follow)
             with _opened(chosen) as (_, table):
-                whole = spark_schema(table.snapshot(chosen.version, chosen.timestamp).schema)
+                if options.is_feed:
+                    whole = followed_schema(schema_snapshot(table, options), options)
+                else:
+                    whole = spark_schema(table.snapshot(chosen.version, chosen.timestamp).schema)
             return _only(whole, chosen.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Plan the read in SQL."""
         with told_with_code():
-            return _plan(parse_options(self.options), schema)
+            given, follow = split_options(self.options)
+            chosen = parse_options(given)
+            if not follow:
+                return _plan(chosen, schema)
+            options = parse_follow_options(follow).for_batch(follow)
+            return plan_changes(chosen, options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark names it)
+        """Follow the table."""
+        with told_with_code():
+            given, follow = split_options(self.options)
+            options = parse_follow_options(follow).for_stream()
+            return TableStream(parse_options(given), options, schema)
 
 
 @dataclass(frozen=True)
@@ -95,14 +117,14 @@ def _plan(chosen: SourceOptions, schema: StructType) -> TableReader:
     with _opened(chosen) as (catalog, table):
         snapshot = table.snapshot(chosen.version, chosen.timestamp)
         whole = spark_schema(snapshot.schema)
-        _require_same(whole, schema, table.name)
+        require_same(whole, schema, table.name)
         plan = plan_read(snapshot, table.store, chosen.where)
         opener = catalog.store_opener(table.location)
     metadata = snapshot.metadata
     spec = ScanSpec(snapshot.schema, metadata.partition_columns, metadata.configuration, threads=1)
     # as nullable as Spark was told: an Arrow schema that differs is refused
     target = to_arrow_schema(schema, timezone="UTC")
-    parts = tuple(_packed(part) for part in _shared_out(plan.files))
+    parts = tuple(packed(part) for part in shared_out(plan.files))
     return TableReader(opener, spec, tuple(schema.names), target, parts)
 
 
@@ -113,36 +135,3 @@ def _only(whole: StructType, columns: Sequence[str] | None) -> StructType:
     if missing:
         raise SchemaError(f"The table has no column {', '.join(missing)}.", columns=missing)
     return StructType([whole[name] for name in columns])
-
-
-def _require_same(whole: StructType, wanted: StructType, table: str) -> None:
-    """Refuse columns that the table does not have as they were asked for."""
-    wrong = [
-        one.name
-        for one in wanted.fields
-        if one.name not in whole.names or whole[one.name].dataType != one.dataType
-    ]
-    if wrong:
-        raise SchemaError(
-            f"Table {table} has no column {', '.join(wrong)} of the type that was asked for.",
-            hint="If the table was changed meanwhile, load it again.",
-            columns=wrong,
-        )
-
-
-def _shared_out(files: pa.Table) -> Iterator[pa.Table]:
-    start, size = 0, 0
-    for at, each in enumerate(files["size"].to_pylist()):
-        if at > start and (size + each > _TASK_BYTES or at - start >= _TASK_FILES):
-            yield files.slice(start, at - start)
-            start, size = at, 0
-        size += each
-    if start < files.num_rows:
-        yield files.slice(start)
-
-
-def _packed(files: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, files.schema) as writer:
-        writer.write_table(files)
-    return bytes(sink.getvalue())

@@ -9,6 +9,7 @@ from typing import Any
 
 from deltasql.errors import BadArgumentError
 from deltasql.spark.address import for_others, table_name
+from deltasql.spark.follow_options import FOLLOW_NAMES
 
 SOURCE = "deltasql"
 _URI, _PATH, _TABLE = "uri", "path", "table"
@@ -39,11 +40,18 @@ def source_options(
     storage_options: Mapping[str, str] | None,
 ) -> dict[str, str]:
     """Return the options by which a source reads what a call has planned."""
+    given = {_VERSION: str(version), _WHERE: where}
+    told = {key: value for key, value in given.items() if value is not None}
+    return {**table_options(uri, table, storage_options), **told}
+
+
+def table_options(
+    uri: str | None, table: str, storage_options: Mapping[str, str] | None
+) -> dict[str, str]:
+    """Return the options by which a source finds a table and its stores."""
     given = {
         _URI: for_others(uri),
         _TABLE: table,
-        _VERSION: str(version),
-        _WHERE: where,
         _STORAGE: json.dumps(dict(storage_options)) if storage_options else None,
     }
     return {key: value for key, value in given.items() if value is not None}
@@ -60,7 +68,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if unknown:
         raise BadArgumentError(
             f'format("deltasql") has no option {", ".join(unknown)}.',
-            hint=f"It has {', '.join(_KNOWN)}.",
+            hint=f"It has {', '.join((*_KNOWN, *FOLLOW_NAMES))}.",
         )
     given: dict[str, Any] = {named[key.lower()]: value for key, value in options.items()}
     if _URI in given and _PATH in given:

@@ -113,6 +113,10 @@ where table_id = :table_id and version >= :first and version <= :last
 select coalesce(in_commit_timestamp, committed_at) from dl_table_versions
 where table_id = :table_id and version = :version
 
+-- name: commit_ids
+select version, coalesce(in_commit_timestamp, committed_at), commit_id from dl_table_versions
+where table_id = :table_id and version >= :first and version <= :last order by version
+
 -- name: insert_metadata
 insert into dl_metadata_updates (
     table_id, version, metadata_id, name, description, format_provider, schema_string,

@@ -1,0 +1,58 @@
+"""The commits of a table one after the other, as one state of the book has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from deltasql.catalog.database import Database, Work
+from deltasql.catalog.payloads import read_payload
+from deltasql.catalog.rows import TableRow, table_row
+from deltasql.errors import TableNotFoundError
+from deltasql.protocol.codec import iter_commit
+from deltasql.protocol.row_changes import FollowedCommit, followed
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFeed:
+    """One read of the book: where the table is, in which epoch, and its commits."""
+
+    work: Work
+    row: TableRow
+    epoch: int
+
+    def commit_id(self, version: int) -> str | None:
+        """Return the token of a version's commit, or None where the book does not have it."""
+        rows = self.work.rows("commit_ids", table_id=self.row.table_id, first=version, last=version)
+        return str(rows[0][2]) if rows else None
+
+    def commits(self, first: int, last: int) -> Iterator[FollowedCommit]:
+        """Yield versions in order, each read when it is asked for.
+
+        Raises:
+            VersionNotFoundError: the book does not have one of them.
+            CatalogCorruptError: the stored bytes do not have their digest.
+        """
+        known = self.work.rows("commit_ids", table_id=self.row.table_id, first=first, last=last)
+        told = {version: (at, commit_id) for version, at, commit_id in known}
+        for version in range(first, last + 1):
+            payload = read_payload(self.work, self.row.table_id, version)
+            at, commit_id = told[version]
+            actions = iter_commit(payload, version=version, lenient=True)
+            yield followed(version, at, str(commit_id), actions)
+
+
+@contextmanager
+def open_feed(database: Database, table_id: str) -> Iterator[CommitFeed]:
+    """Open a read of one state of the book.
+
+    Raises:
+        TableNotFoundError: there is no such table.
+    """
+    with database.read() as work:
+        rows = work.rows("table_by_id", table_id=table_id)
+        if not rows:
+            raise TableNotFoundError(f"There is no table with the id {table_id}.")
+        epoch = int(work.rows("catalog_row")[0][1])
+        yield CommitFeed(work, table_row(rows[0]), epoch)

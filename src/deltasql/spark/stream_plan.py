@@ -1,0 +1,224 @@
+"""The plan of a stream: where it begins, how far a batch goes, and which files are in it.
+
+Everything is read from SQL, the commits of one call in one state of the book. What a range of
+offsets means never changes: a version's files keep their order, and those of the first snapshot
+are in the order of their times and paths, as with Delta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from deltasql.catalog.commit_feed import CommitFeed, open_feed
+from deltasql.catalog.database import Database
+from deltasql.catalog.rows import TableRow, TableState
+from deltasql.client.table import Table
+from deltasql.errors import StreamError, TableNotFoundError, VersionNotFoundError
+from deltasql.protocol.row_changes import FollowedCommit
+from deltasql.spark.admission import Admission
+from deltasql.spark.follow_options import FollowOptions
+from deltasql.spark.follow_rules import Follower, starting_version
+from deltasql.spark.scan_tasks import CHANGED_FILES, changed_files
+from deltasql.spark.snapshot_files import snapshot_files
+from deltasql.spark.stream_offset import StreamOffset
+
+
+@dataclass(slots=True)
+class StreamPlan:
+    """One stream of one table; it remembers the files of the snapshot that it began with."""
+
+    database: Database
+    table: Table
+    follower: Follower
+    last: int | None = None
+    _listed: tuple[int, pa.Table] | None = None
+    _is_checked: bool = False
+
+    @property
+    def options(self) -> FollowOptions:
+        """What the stream was told."""
+        return self.follower.options
+
+    def stop_at_head(self) -> None:
+        """See nothing from now on that is committed later."""
+        with self._feed() as feed:
+            self.last = feed.row.current_version
+
+    def initial(self, newest: int | None = None) -> StreamOffset:
+        """Return where a new stream begins; `newest` is the version it takes for the newest.
+
+        Raises:
+            VersionNotFoundError: there is no version to begin with.
+        """
+        with self._feed() as feed:
+            head = self._head(feed.row) if newest is None else newest
+            if self.options.is_latest:
+                return _offset(feed, head + 1)
+            if self.options.start is None:
+                return _offset(feed, head, is_snapshot=True)
+            return _offset(feed, starting_version(self.table, feed.row, self.options.start))
+
+    def newest(self) -> StreamOffset:
+        """Return where the stream has read everything."""
+        with self._feed() as feed:
+            return _offset(feed, self._head(feed.row) + 1)
+
+    def latest(self, start: StreamOffset, room: Admission) -> StreamOffset:
+        """Return how far the batch goes that begins at an offset.
+
+        Raises:
+            StreamError, SchemaError, VersionNotFoundError: the stream cannot go on.
+        """
+        with self._feed() as feed:
+            self._verify(feed, start)
+            version, index = start.version, start.index
+            if start.is_snapshot:
+                sizes = self._snapshot(start.version)["size"].to_pylist()[index:]
+                taken = room.take(sizes)
+                if taken < len(sizes):
+                    return _offset(feed, version, index + taken, is_snapshot=True)
+                version, index = version + 1, 0
+            return _offset(feed, *self._advance(feed, version, index, room))
+
+    def files(self, start: StreamOffset, end: StreamOffset) -> pa.Table:
+        """Return the files from one offset to another, the same ones whenever it is asked.
+
+        Raises:
+            StreamError, VersionNotFoundError, VacuumedError: they cannot be told any more.
+        """
+        with self._feed() as feed:
+            self._verify(feed, start)
+            self._verify(feed, end)
+            parts: list[pa.Table] = []
+            version, index = start.version, start.index
+            if start.is_snapshot:
+                listed = self._snapshot(version)
+                upto = end.index if end.is_snapshot else listed.num_rows
+                parts.append(listed.slice(index, _span(index, upto, listed.num_rows)))
+                version, index = version + 1, 0
+            if not end.is_snapshot:
+                version, index = self._kept(feed.row, version, index)
+                parts += self._between(feed, (version, index), end)
+        return pa.concat_tables(parts) if parts else CHANGED_FILES.empty_table()
+
+    def _between(
+        self, feed: CommitFeed, start: tuple[int, int], end: StreamOffset
+    ) -> Iterator[pa.Table]:
+        version, index = start
+        for commit in feed.commits(version, end.touched):
+            files = self.follower.files(commit)
+            upto = end.index if commit.version == end.version else len(files)
+            first = index if commit.version == version else 0
+            chosen = files[first : first + _span(first, upto, len(files))]
+            yield changed_files(commit, chosen)
+
+    def _advance(
+        self, feed: CommitFeed, version: int, index: int, room: Admission
+    ) -> tuple[int, int]:
+        """Return the place where the room ends, or the one behind the newest version."""
+        version, index = self._kept(feed.row, version, index)
+        head = self._head(feed.row)
+        for commit in feed.commits(version, head):
+            if room.is_full:
+                return commit.version, index
+            sizes = [one.size for one in self.follower.files(commit)][index:]
+            taken = self._take(commit, sizes, room)
+            if taken < len(sizes):
+                return commit.version, index + taken
+            index = 0
+        return max(version, head + 1), index
+
+    def _take(self, commit: FollowedCommit, sizes: list[int], room: Admission) -> int:
+        """Take files of a commit; changes of rows that belong together are not torn apart."""
+        if self.options.is_feed and not commit.is_pure_append:
+            return len(sizes) if room.take_all(sizes) else 0
+        return room.take(sizes)
+
+    def _kept(self, row: TableRow, version: int, index: int) -> tuple[int, int]:
+        """Return the place where to read on; refuse it if versions are gone, or pass over them."""
+        if version >= row.oldest_version:
+            return version, index
+        if not self.options.fail_on_data_loss:
+            return row.oldest_version, 0
+        raise VersionNotFoundError(
+            f"Table {row.full_name} has forgotten versions {version} to {row.oldest_version - 1}, "
+            "which the stream has not read.",
+            hint="Set failOnDataLoss to false to go on without them.",
+            table=row.full_name,
+            version=version,
+        )
+
+    def _snapshot(self, version: int) -> pa.Table:
+        if self._listed is None or self._listed[0] != version:
+            self._listed = (version, snapshot_files(self.table, version))
+        # vacuum and the retention of versions may have come since
+        self.table.snapshot(version).require_files()
+        return self._listed[1]
+
+    def _head(self, row: TableRow) -> int:
+        return row.current_version if self.last is None else min(self.last, row.current_version)
+
+    def _verify(self, feed: CommitFeed, offset: StreamOffset) -> None:
+        """Refuse an offset that means something else by now."""
+        name = feed.row.full_name
+        if offset.table_id != feed.row.table_id:
+            raise StreamError(f"The checkpoint is of another table than {name}.", table=name)
+        if offset.epoch != feed.epoch:
+            raise StreamError(
+                f"The checkpoint is of epoch {offset.epoch} of the catalog, which is in epoch "
+                f"{feed.epoch} now: it was restored, and may have other commits under the same "
+                "numbers.",
+                table=name,
+            )
+        if offset.touched > feed.row.current_version:
+            raise StreamError(
+                f"The checkpoint has read version {offset.touched} of {name}, which has only "
+                f"{feed.row.current_version}.",
+                table=name,
+            )
+        found = feed.commit_id(offset.touched) if offset.commit_id else None
+        if found is not None and found != offset.commit_id:
+            raise StreamError(
+                f"Version {offset.touched} of {name} is not the commit that the stream has read: "
+                "commits were given new numbers.",
+                table=name,
+                version=offset.touched,
+            )
+        self._check_start(feed.row, offset)
+
+    def _check_start(self, row: TableRow, offset: StreamOffset) -> None:
+        """Check the rules that hold where the stream begins; later ones are seen on the way."""
+        if self._is_checked:
+            return
+        version = min(max(offset.version, row.oldest_version), row.current_version)
+        self.follower.check_metadata(self.table.snapshot(version).metadata, version)
+        self._is_checked = True
+
+    @contextmanager
+    def _feed(self) -> Iterator[CommitFeed]:
+        with open_feed(self.database, self.table.table_id) as feed:
+            if feed.row.state is TableState.DELETED:
+                raise TableNotFoundError(f"Table {feed.row.full_name} was dropped.")
+            yield feed
+
+
+def _offset(
+    feed: CommitFeed, version: int, index: int = 0, *, is_snapshot: bool = False
+) -> StreamOffset:
+    bare = StreamOffset(feed.row.table_id, feed.epoch, version, index, is_snapshot)
+    commit_id = feed.commit_id(bare.touched) or ""
+    return StreamOffset(feed.row.table_id, feed.epoch, version, index, is_snapshot, commit_id)
+
+
+def _span(first: int, upto: int, count: int) -> int:
+    """Return how many files lie between two indexes."""
+    if upto > count:
+        raise StreamError(
+            f"The checkpoint counts {upto} files where there are {count}.",
+            hint="The options that say what is passed over must stay as they were.",
+        )
+    return max(0, upto - first)
