@@ -73,11 +73,15 @@ def _kinds(
         case StructType(), StructType():
             return _misfit(written, written_mode, read, mode, f"{name}.")
         case ArrayType(), ArrayType():
-            return _kinds(written.element, written_mode, read.element, mode, f"{name}.element")
+            loose = written.contains_null and not read.contains_null
+            below = [(written.element, read.element, "element")]
         case MapType(), MapType():
-            return _kinds(written.key, written_mode, read.key, mode, f"{name}.key") or _kinds(
-                written.value, written_mode, read.value, mode, f"{name}.value"
-            )
-    if written != read:
-        return f"the column {name} is of type {written.name}, not {read.name}"
-    return None
+            loose = written.value_contains_null and not read.value_contains_null
+            below = [(written.key, read.key, "key"), (written.value, read.value, "value")]
+        case _:
+            same = written == read
+            return None if same else f"the column {name} is of type {written.name}, not {read.name}"
+    if loose:
+        return f"{below[-1][2]}s of {name} may be null"
+    found = (_kinds(one, written_mode, two, mode, f"{name}.{what}") for one, two, what in below)
+    return next((one for one in found if one is not None), None)

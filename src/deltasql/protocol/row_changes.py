@@ -33,72 +33,88 @@ class ChangedFile:
 
 @dataclass(frozen=True, slots=True)
 class FollowedCommit:
-    """A commit as those see it who follow a table; files that change no row are left out."""
+    """A commit as those see it who follow a table.
+
+    `files` are in the order of the log; those that change no row are left out.
+    """
 
     version: int
     timestamp: int
     commit_id: str
-    adds: tuple[Add, ...] = ()
-    removes: tuple[Remove, ...] = ()
-    cdc: tuple[Cdc, ...] = ()
+    files: tuple[Add | Remove | Cdc, ...] = ()
     metadata: Metadata | None = None
     protocol: Protocol | None = None
 
     @property
-    def is_pure_append(self) -> bool:
-        """Tell whether rows were only added."""
-        return not self.removes and not self.cdc
+    def adds(self) -> list[Add]:
+        """The files with new rows."""
+        return [one for one in self.files if isinstance(one, Add)]
+
+    @property
+    def removes(self) -> list[Remove]:
+        """The files whose rows are gone."""
+        return [one for one in self.files if isinstance(one, Remove)]
+
+    @property
+    def cdc(self) -> list[Cdc]:
+        """The files of changes."""
+        return [one for one in self.files if isinstance(one, Cdc)]
 
     def appended(self) -> list[ChangedFile]:
-        """Return the files that were added, in the order of the log."""
-        return [_inserted(add) for add in self.adds]
+        """Return the files that were added."""
+        return [_changed(add) for add in self.adds]
 
     def changed(self) -> list[ChangedFile]:
         """Return the changes of all rows, as Delta's change feed has them."""
-        if self.cdc:
-            return [ChangedFile(one.path, one.size, one.partition_values) for one in self.cdc]
+        cdc = self.cdc
+        if cdc:
+            return [ChangedFile(one.path, one.size, one.partition_values) for one in cdc]
         removed = {one.path: one for one in self.removes}
         pairs = {add.path for add in self.adds if _differ(add, removed.get(add.path))}
-        changes = [_inserted(add) for add in self.adds if add.path not in pairs]
-        changes += [_deleted(one) for one in self.removes if one.path not in pairs]
+        changes = [
+            _changed(one)
+            for one in self.files
+            if one.path not in pairs and not isinstance(one, Cdc)
+        ]
         for add in self.adds:
             if add.path in pairs:
                 changes += _difference(add, removed[add.path].deletion_vector)
         return changes
+
+    def inseparable(self) -> list[int] | None:
+        """Return the sizes of files that a feed tells all at once; None where each is by itself.
+
+        Both images of an updated row belong together, and so do two vectors of a file.
+        """
+        cdc = self.cdc
+        if cdc:
+            return [one.size for one in cdc]
+        if any(not isinstance(one, Cdc) and one.deletion_vector for one in self.files):
+            return [one.size or 0 for one in self.files]
+        return None
 
 
 def followed(
     version: int, timestamp: int, commit_id: str, actions: Iterable[Action]
 ) -> FollowedCommit:
     """Return what of a commit matters to those who follow the table."""
-    adds, removes, cdc = [], [], []
+    files: list[Add | Remove | Cdc] = []
     metadata, protocol = None, None
     for action in actions:
         match action:
-            case Add(data_change=True):
-                adds.append(action)
-            case Remove(data_change=True):
-                removes.append(action)
-            case Cdc():
-                cdc.append(action)
+            case Add(data_change=True) | Remove(data_change=True) | Cdc():
+                files.append(action)
             case Metadata():
                 metadata = action
             case Protocol():
                 protocol = action
-    return FollowedCommit(
-        version, timestamp, commit_id, tuple(adds), tuple(removes), tuple(cdc), metadata, protocol
-    )
+    return FollowedCommit(version, timestamp, commit_id, tuple(files), metadata, protocol)
 
 
-def _inserted(add: Add) -> ChangedFile:
+def _changed(one: Add | Remove) -> ChangedFile:
+    change: Change = "insert" if isinstance(one, Add) else "delete"
     return ChangedFile(
-        add.path, add.size, add.partition_values, add.deletion_vector, change="insert"
-    )
-
-
-def _deleted(one: Remove) -> ChangedFile:
-    return ChangedFile(
-        one.path, one.size or 0, one.partition_values, one.deletion_vector, change="delete"
+        one.path, one.size or 0, one.partition_values, one.deletion_vector, change=change
     )
 
 

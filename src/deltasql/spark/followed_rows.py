@@ -50,7 +50,7 @@ def open_followed(
     with open_table(source.uri, source.table, storage_options=storage) as (catalog, table):
         snapshot = schema_snapshot(table, options)
         require_readable(snapshot.protocol, snapshot.table.full_name)
-        require_same(followed_schema(snapshot, options), schema, snapshot.table.full_name)
+        _require_columns(source, followed_schema(snapshot, options), schema)
         metadata = snapshot.metadata
         spec = ScanSpec(
             snapshot.schema, metadata.partition_columns, metadata.configuration, threads=1
@@ -136,6 +136,21 @@ def require_same(whole: types.StructType, wanted: types.StructType, table: str) 
             f"Table {table} has no column {', '.join(wrong)} of the type that was asked for.",
             hint="If the table was changed meanwhile, load it again.",
             columns=wrong,
+        )
+
+
+def _require_columns(
+    source: SourceOptions, whole: types.StructType, told: types.StructType
+) -> None:
+    """Refuse columns that are not the table's, and to lose one that has come meanwhile."""
+    require_same(whole, told, source.table)
+    missing = [name for name in whole.names if name not in told.names]
+    if source.columns is None and missing:
+        raise SchemaError(
+            f"Table {source.table} has the column {', '.join(missing)}, which is not asked for.",
+            hint="If the table was changed meanwhile, load it again; some columns only are read "
+            "with the option columns.",
+            columns=missing,
         )
 
 

@@ -134,9 +134,10 @@ class StreamPlan:
 
     def _take(self, commit: FollowedCommit, sizes: list[int], room: Admission) -> int:
         """Take files of a commit; changes of rows that belong together are not torn apart."""
-        if self.options.is_feed and not commit.is_pure_append:
-            return len(sizes) if room.take_all(sizes) else 0
-        return room.take(sizes)
+        together = commit.inseparable() if self.options.is_feed else None
+        if together is None:
+            return room.take(sizes)
+        return len(sizes) if room.take_all(together) else 0
 
     def _kept(self, row: TableRow, version: int, index: int) -> tuple[int, int]:
         """Return the place where to read on; refuse it if versions are gone, or pass over them."""
