@@ -154,3 +154,28 @@ def test_without_starts_as_pyspark_4_1_asks(small):
     stream.restart()
     stream.log.append(stream.reader.latestOffset())
     assert ids(stream.again()) == [6, 7]
+
+
+def test_asking_again_costs_one_query(small, monkeypatch):
+    table, uri = small.table, small.uri
+    append(table, 1)
+    stream = Driver(uri, "orders")
+    stream.drain()
+    plan = stream.reader._plan
+    asked = []
+    rows_of = type(plan.database).rows
+
+    def counted(database, name, /, **params):
+        asked.append(name)
+        return rows_of(database, name, **params)
+
+    def refused(_):
+        raise AssertionError("a transaction for nothing")
+
+    monkeypatch.setattr(type(plan.database), "rows", counted)
+    monkeypatch.setattr(type(plan.database), "read", refused)
+    assert stream.next() is None
+    assert asked == ["table_head"]
+    monkeypatch.undo()
+    append(table, 2)
+    assert ids(stream.next()) == [2]

@@ -43,6 +43,12 @@ class CommitFeed:
             yield followed(version, at, str(commit_id), actions)
 
 
+def read_head(database: Database, table_id: str) -> tuple[object, ...] | None:
+    """Return by one query what changes with every commit: for those who ask again and again."""
+    rows = database.rows("table_head", table_id=table_id)
+    return tuple(rows[0]) if rows else None
+
+
 @contextmanager
 def open_feed(database: Database, table_id: str) -> Iterator[CommitFeed]:
     """Open a read of one state of the book.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from deltasql.catalog.commit_feed import CommitFeed, open_feed
+from deltasql.catalog.commit_feed import CommitFeed, open_feed, read_head
 from deltasql.catalog.database import Database
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.table import Table
@@ -36,6 +36,9 @@ class StreamPlan:
     follower: Follower
     last: int | None = None
     _listed: tuple[int, pa.Table] | None = None
+    # what there was when nothing was new: Spark asks again every few milliseconds
+    _rest: tuple[StreamOffset, object] | None = None
+    _newest: tuple[StreamOffset, object] | None = None
     _is_checked: bool = False
 
     @property
@@ -47,6 +50,7 @@ class StreamPlan:
         """See nothing from now on that is committed later."""
         with self._feed() as feed:
             self.last = feed.row.current_version
+        self._rest = self._newest = None
 
     def initial(self, newest: int | None = None) -> StreamOffset:
         """Return where a new stream begins; `newest` is the version it takes for the newest.
@@ -64,8 +68,11 @@ class StreamPlan:
 
     def newest(self) -> StreamOffset:
         """Return where the stream has read everything."""
-        with self._feed() as feed:
-            return _offset(feed, self._head(feed.row) + 1)
+        seen = read_head(self.database, self.table.table_id)
+        if self._newest is None or self._newest[1] != seen:
+            with self._feed() as feed:
+                self._newest = (_offset(feed, self._head(feed.row) + 1), seen)
+        return self._newest[0]
 
     def latest(self, start: StreamOffset, room: Admission) -> StreamOffset:
         """Return how far the batch goes that begins at an offset.
@@ -73,6 +80,15 @@ class StreamPlan:
         Raises:
             StreamError, SchemaError, VersionNotFoundError: the stream cannot go on.
         """
+        seen = read_head(self.database, self.table.table_id)
+        if self._rest == (start, seen):
+            return start
+        found = self._latest(start, room)
+        if found == start:
+            self._rest = (start, seen)
+        return found
+
+    def _latest(self, start: StreamOffset, room: Admission) -> StreamOffset:
         with self._feed() as feed:
             self._verify(feed, start)
             version, index = start.version, start.index

@@ -113,6 +113,10 @@ where table_id = :table_id and version >= :first and version <= :last
 select coalesce(in_commit_timestamp, committed_at) from dl_table_versions
 where table_id = :table_id and version = :version
 
+-- name: table_head
+select t.current_version, t.state, c.epoch from dl_tables t cross join dl_catalog c
+where t.table_id = :table_id
+
 -- name: commit_ids
 select version, coalesce(in_commit_timestamp, committed_at), commit_id from dl_table_versions
 where table_id = :table_id and version >= :first and version <= :last order by version
