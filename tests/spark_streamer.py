@@ -12,6 +12,11 @@ from pathlib import Path
 from typing import Any
 
 FILES = 2
+_SMALL = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.ui.enabled": "false",
+}
 
 
 def start(uri: str, folder: Path, mode: str) -> subprocess.Popen[str]:
@@ -38,7 +43,7 @@ def main() -> None:
     from deltasql.jobs.session import import_session
 
     uri, folder, mode = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-    spark = import_session("local[2]", {"spark.sql.shuffle.partitions": "1"}).spark
+    spark = import_session("local[2]", _SMALL).spark
     reader = spark.readStream.format("deltasql").option("uri", uri).option("table", "orders")
     stream = reader.option("maxFilesPerTrigger", FILES).load()
 

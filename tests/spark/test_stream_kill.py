@@ -44,7 +44,8 @@ def run_until_killed(uri, folder, writer, chance):
     jvm = int(process.stdout.readline())
     seen, wanted = len(spark_streamer.batches(folder)), chance.randint(1, 6)
     deadline = time.monotonic() + 120
-    while len(spark_streamer.batches(folder)) < seen + wanted and time.monotonic() < deadline:
+    while len(spark_streamer.batches(folder)) < seen + wanted:
+        assert time.monotonic() < deadline, "the stream stands still"
         writer.write(1)
         time.sleep(0.2)
     time.sleep(chance.random())

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from deltasql.catalog.database import Database, Work
 from deltasql.catalog.payloads import read_payload
 from deltasql.catalog.rows import TableRow, table_row
-from deltasql.errors import TableNotFoundError
+from deltasql.errors import TableNotFoundError, VersionNotFoundError
 from deltasql.protocol.codec import iter_commit
 from deltasql.protocol.row_changes import FollowedCommit, followed
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRef:
+    """Which commit a version is: its token stays with it, its number may not."""
+
+    version: int
+    timestamp: int
+    commit_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +37,30 @@ class CommitFeed:
         rows = self.work.rows("commit_ids", table_id=self.row.table_id, first=version, last=version)
         return str(rows[0][2]) if rows else None
 
-    def commits(self, first: int, last: int) -> Iterator[FollowedCommit]:
-        """Yield versions in order, each read when it is asked for.
+    def commits(self, first: int, last: int) -> Iterator[CommitRef]:
+        """Yield the commits of versions in order.
 
         Raises:
             VersionNotFoundError: the book does not have one of them.
-            CatalogCorruptError: the stored bytes do not have their digest.
         """
         known = self.work.rows("commit_ids", table_id=self.row.table_id, first=first, last=last)
-        told = {version: (at, commit_id) for version, at, commit_id in known}
-        for version in range(first, last + 1):
-            payload = read_payload(self.work, self.row.table_id, version)
-            at, commit_id = told[version]
-            actions = iter_commit(payload, version=version, lenient=True)
-            yield followed(version, at, str(commit_id), actions)
+        refs = [CommitRef(version, at, str(commit_id)) for version, at, commit_id in known]
+        for version, ref in zip_longest(range(first, last + 1), refs):
+            if ref is None or ref.version != version:
+                raise VersionNotFoundError(
+                    f"Table {self.row.full_name} has no version {version}.", version=version
+                )
+            yield ref
+
+    def read(self, ref: CommitRef) -> FollowedCommit:
+        """Return what a commit holds.
+
+        Raises:
+            CatalogCorruptError: the stored bytes do not have their digest.
+        """
+        payload = read_payload(self.work, self.row.table_id, ref.version)
+        actions = iter_commit(payload, version=ref.version, lenient=True)
+        return followed(ref.version, ref.timestamp, ref.commit_id, actions)
 
 
 def read_head(database: Database, table_id: str) -> tuple[object, ...] | None:

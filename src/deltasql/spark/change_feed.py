@@ -105,9 +105,8 @@ def _files(followed: Followed, options: FollowOptions) -> pa.Table:
     with open_feed(followed.database, table.table_id) as feed:
         first, last = change_range(table, feed.row, options)
         follower.check_metadata(table.snapshot(first).metadata, first)
-        parts = [
-            changed_files(commit, follower.files(commit)) for commit in feed.commits(first, last)
-        ]
+        commits = (feed.read(ref) for ref in feed.commits(first, last))
+        parts = [changed_files(commit, follower.files(commit)) for commit in commits]
     return pa.concat_tables([CHANGED_FILES.empty_table(), *parts])
 
 

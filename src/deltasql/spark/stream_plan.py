@@ -13,18 +13,31 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from deltasql.catalog.commit_feed import CommitFeed, open_feed, read_head
+from deltasql.catalog.commit_feed import CommitFeed, CommitRef, open_feed, read_head
 from deltasql.catalog.database import Database
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.table import Table
 from deltasql.errors import StreamError, TableNotFoundError, VersionNotFoundError
-from deltasql.protocol.row_changes import FollowedCommit
 from deltasql.spark.admission import Admission
 from deltasql.spark.follow_options import FollowOptions
 from deltasql.spark.follow_rules import Follower, starting_version
 from deltasql.spark.scan_tasks import CHANGED_FILES, changed_files
 from deltasql.spark.snapshot_files import snapshot_files
 from deltasql.spark.stream_offset import StreamOffset
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The files of one commit; with `together`, sizes of such that are not torn apart."""
+
+    files: pa.Table
+    together: list[int] | None
+
+    def take(self, index: int, room: Admission) -> int:
+        """Take files from an index on and return how many were taken."""
+        if self.together is None:
+            return room.take(self.files["size"].slice(index).to_pylist())
+        return self.files.num_rows - index if room.take_all(self.together) else 0
 
 
 @dataclass(slots=True)
@@ -39,6 +52,7 @@ class StreamPlan:
     # what there was when nothing was new: Spark asks again every few milliseconds
     _rest: tuple[StreamOffset, object] | None = None
     _newest: tuple[StreamOffset, object] | None = None
+    _last: tuple[CommitRef, Planned] | None = None
     _is_checked: bool = False
 
     @property
@@ -93,7 +107,7 @@ class StreamPlan:
             self._verify(feed, start)
             version, index = start.version, start.index
             if start.is_snapshot:
-                sizes = self._snapshot(start.version)["size"].to_pylist()[index:]
+                sizes = self._snapshot(start.version)["size"].slice(index).to_pylist()
                 taken = room.take(sizes)
                 if taken < len(sizes):
                     return _offset(feed, version, index + taken, is_snapshot=True)
@@ -125,12 +139,11 @@ class StreamPlan:
         self, feed: CommitFeed, start: tuple[int, int], end: StreamOffset
     ) -> Iterator[pa.Table]:
         version, index = start
-        for commit in feed.commits(version, end.touched):
-            files = self.follower.files(commit)
-            upto = end.index if commit.version == end.version else len(files)
-            first = index if commit.version == version else 0
-            chosen = files[first : first + _span(first, upto, len(files))]
-            yield changed_files(commit, chosen)
+        for ref in feed.commits(version, end.touched):
+            files = self._planned(feed, ref).files
+            upto = end.index if ref.version == end.version else files.num_rows
+            first = index if ref.version == version else 0
+            yield files.slice(first, _span(first, upto, files.num_rows))
 
     def _advance(
         self, feed: CommitFeed, version: int, index: int, room: Admission
@@ -138,22 +151,25 @@ class StreamPlan:
         """Return the place where the room ends, or the one behind the newest version."""
         version, index = self._kept(feed.row, version, index)
         head = self._head(feed.row)
-        for commit in feed.commits(version, head):
+        for ref in feed.commits(version, head):
             if room.is_full:
-                return commit.version, index
-            sizes = [one.size for one in self.follower.files(commit)][index:]
-            taken = self._take(commit, sizes, room)
-            if taken < len(sizes):
-                return commit.version, index + taken
+                return ref.version, index
+            planned = self._planned(feed, ref)
+            left = planned.files.num_rows - index
+            taken = planned.take(index, room)
+            if taken < left:
+                return ref.version, index + taken
             index = 0
         return max(version, head + 1), index
 
-    def _take(self, commit: FollowedCommit, sizes: list[int], room: Admission) -> int:
-        """Take files of a commit; changes of rows that belong together are not torn apart."""
-        together = commit.inseparable() if self.options.is_feed else None
-        if together is None:
-            return room.take(sizes)
-        return len(sizes) if room.take_all(together) else 0
+    def _planned(self, feed: CommitFeed, ref: CommitRef) -> Planned:
+        """Return what is read of a commit; the last one is kept, for it may be a big one."""
+        if self._last is None or self._last[0] != ref:
+            commit = feed.read(ref)
+            files = changed_files(commit, self.follower.files(commit))
+            together = commit.inseparable() if self.options.is_feed else None
+            self._last = (ref, Planned(files, together))
+        return self._last[1]
 
     def _kept(self, row: TableRow, version: int, index: int) -> tuple[int, int]:
         """Return the place where to read on; refuse it if versions are gone, or pass over them."""
