@@ -187,6 +187,29 @@ def test_a_snapshot_that_is_forgotten_or_vacuumed_is_an_error(small):
         stream.next()
 
 
+@pytest.mark.parametrize("feed", ["false", "true"])
+def test_files_of_commits_that_vacuum_deleted(catalog_uri, catalog, tmp_path, feed):
+    properties = {"delta.enableChangeDataFeed": "true"}
+    table = a_table(catalog, tmp_path, properties=properties)
+    append(table, 1, 2)
+    table.overwrite(rows(9))
+    append(table, 10)
+    table.vacuum(dry_run=False, retain=timedelta(0), allow_short_retention=True)
+    options = {"readChangeFeed": feed, "ignoreChanges": "true"}
+    stream = Driver(catalog_uri, "orders", startingVersion=2, **options)
+    with pytest.raises(VacuumedError, match="Versions 2 to 4 of orders cannot be read"):
+        stream.next()
+    later = Driver(catalog_uri, "orders", startingVersion=4, **options)
+    assert ids(later.next()) == [10]
+    # the overwrite deleted rows that only the feed has to read
+    middle = Driver(catalog_uri, "orders", startingVersion=3, **options)
+    if feed == "false":
+        assert ids(middle.next()) == [9, 10]
+        return
+    with pytest.raises(VacuumedError):
+        middle.next()
+
+
 def test_a_file_that_is_gone_is_an_error(small, tmp_path):
     table, uri = small.table, small.uri
     append(table, 1)

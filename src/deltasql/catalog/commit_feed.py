@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -10,7 +10,7 @@ from itertools import zip_longest
 from deltasql.catalog.database import Database, Work
 from deltasql.catalog.payloads import read_payload
 from deltasql.catalog.rows import TableRow, table_row
-from deltasql.errors import TableNotFoundError, VersionNotFoundError
+from deltasql.errors import TableNotFoundError, VacuumedError, VersionNotFoundError
 from deltasql.protocol.codec import iter_commit
 from deltasql.protocol.row_changes import FollowedCommit, followed
 
@@ -51,6 +51,23 @@ class CommitFeed:
                     f"Table {self.row.full_name} has no version {version}.", version=version
                 )
             yield ref
+
+    def require_files(self, paths: Iterable[str], first: int, last: int) -> None:
+        """Refuse files of the commits of some versions that are gone, before they are looked for.
+
+        Raises:
+            VacuumedError: vacuum has deleted one of them.
+        """
+        place = {"table_id": self.row.table_id, "first": first, "last": last}
+        gone = dict(self.work.rows("vacuumed_between", **place))
+        found = next((path for path in paths if path in gone), None) if gone else None
+        if found is not None:
+            raise VacuumedError(
+                f"Versions {first} to {last} of {self.row.full_name} cannot be read any more: "
+                f"vacuum deleted the file {found}.",
+                table=self.row.full_name,
+                vacuumed_at=gone[found],
+            )
 
     def read(self, ref: CommitRef) -> FollowedCommit:
         """Return what a commit holds.

@@ -107,7 +107,9 @@ def _files(followed: Followed, options: FollowOptions) -> pa.Table:
         follower.check_metadata(table.snapshot(first).metadata, first)
         commits = (feed.read(ref) for ref in feed.commits(first, last))
         parts = [changed_files(commit, follower.files(commit)) for commit in commits]
-    return pa.concat_tables([CHANGED_FILES.empty_table(), *parts])
+        files = pa.concat_tables([CHANGED_FILES.empty_table(), *parts])
+        feed.require_files(files["path"].to_pylist(), first, last)
+    return files
 
 
 def _moment(value: int | str | datetime) -> Moment:

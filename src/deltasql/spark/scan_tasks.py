@@ -14,6 +14,7 @@ from deltasql.data.scan import ScanSpec, scan_files
 from deltasql.protocol.columns import PHYSICAL_NAME
 from deltasql.protocol.row_changes import ChangedFile, FollowedCommit
 from deltasql.protocol.schema import Primitive, StructField, StructType
+from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import StoreOpener
 
 # What one task reads: so many bytes, or so many files.
@@ -60,10 +61,11 @@ class ScanTask(InputPartition):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows as Spark was told of them."""
         files = pa.ipc.open_stream(self.files).read_all()
+        store = self.what.opener()
         for group in _runs(files) if self.what.is_feed else [files]:
-            yield from self._group(group)
+            yield from self._group(group, store)
 
-    def _group(self, files: pa.Table) -> Iterator[pa.RecordBatch]:
+    def _group(self, files: pa.Table, store: ObjectStore) -> Iterator[pa.RecordBatch]:
         what = self.what
         wanted = [name for name in what.target.names if not what.is_feed or name not in MARKS]
         told = files.slice(0, 1).to_pylist()[0]
@@ -71,7 +73,7 @@ class ScanTask(InputPartition):
         if what.is_feed and told["change"] is None:
             spec = replace(spec, schema=StructType((*spec.schema.fields, _OWN_CHANGE)))
             wanted.append(CHANGE)
-        for batch in scan_files(files, spec, what.opener(), columns=wanted):
+        for batch in scan_files(files, spec, store, columns=wanted):
             marked = _marked(batch, what.target.names, told) if what.is_feed else batch
             yield marked.cast(what.target)
 

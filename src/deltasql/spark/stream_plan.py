@@ -132,8 +132,10 @@ class StreamPlan:
                 version, index = version + 1, 0
             if not end.is_snapshot:
                 version, index = self._kept(feed.row, version, index)
-                parts += self._between(feed, (version, index), end)
-        return pa.concat_tables(parts) if parts else CHANGED_FILES.empty_table()
+                new = [CHANGED_FILES.empty_table(), *self._between(feed, (version, index), end)]
+                parts.append(pa.concat_tables(new))
+                feed.require_files(parts[-1]["path"].to_pylist(), version, end.touched)
+        return pa.concat_tables(parts)
 
     def _between(
         self, feed: CommitFeed, start: tuple[int, int], end: StreamOffset

@@ -563,6 +563,12 @@ from dl_removed_files f
 join dl_vacuumed_files v on v.file_id = f.file_id
 where f.table_id = :table_id and f.ended_version > :version and f.added_version <= :version
 
+-- name: vacuumed_between
+select f.path, v.vacuumed_at
+from dl_removed_files f
+join dl_vacuumed_files v on v.file_id = f.file_id
+where f.table_id = :table_id and f.ended_version >= :first and f.added_version <= :last
+
 -- name: table_places
 select table_id, location, location_key from dl_tables
 where table_id <> :table_id and state <> 'deleted'
