@@ -26,6 +26,9 @@ def files(*numbers):
 
 
 @pytest.mark.usefixtures("needs_delta")
+@pytest.mark.parametrize(
+    "catalog_uri", ["sqlite", pytest.param("postgres", marks=pytest.mark.verify)], indirect=True
+)
 def test_rows_and_batches_are_delta_sparks(session, catalog_uri, catalog, tmp_path):
     table = a_table(catalog, tmp_path)
     append(table, 0, 1, 2, 3, 4)
@@ -130,7 +133,7 @@ def test_each_start_begins_where_delta_begins(session, small, changed, tmp_path)
 
 
 @pytest.mark.usefixtures("needs_delta")
-@pytest.mark.parametrize("mode", ["name", "id"])
+@pytest.mark.parametrize("mode", ["id", pytest.param("name", marks=pytest.mark.verify)])
 def test_mapped_columns_and_vectors(session, small, tmp_path, mode):
     session.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     place = str(tmp_path / "made")
