@@ -1,9 +1,13 @@
 """What all tests of the calls on Spark share."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 import delta_spark
 import deltasql
+from builders import a_table
 
 
 @pytest.fixture(scope="module")
@@ -21,3 +25,24 @@ def session(spark):
 def catalog(catalog_uri):
     with deltasql.connect(catalog_uri) as opened:
         yield opened
+
+
+@pytest.fixture
+def table(catalog, tmp_path):
+    return a_table(catalog, tmp_path)
+
+
+@dataclass(frozen=True)
+class Small:
+    """A table `orders` on SQLite, where the database makes no difference."""
+
+    catalog: Any
+    table: Any
+    uri: str
+
+
+@pytest.fixture
+def small(tmp_path):
+    uri = f"deltasql://sqlite/{tmp_path}/small.db"
+    with deltasql.connect(uri) as catalog:
+        yield Small(catalog, a_table(catalog, tmp_path), uri)

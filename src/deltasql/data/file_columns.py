@@ -14,7 +14,13 @@ import pyarrow as pa
 from deltasql.data.shape import Shape, bare_batch, reshape_columns
 from deltasql.errors import CorruptDataError, DeltaSqlError
 from deltasql.protocol.arrow_schema import FIELD_ID, to_arrow_schema, to_arrow_type
-from deltasql.protocol.columns import MappingMode, field_id, loosen_columns, physical_name
+from deltasql.protocol.columns import (
+    PHYSICAL_NAME,
+    MappingMode,
+    field_id,
+    loosen_columns,
+    physical_name,
+)
 from deltasql.protocol.schema import DataType, StructField, StructType
 
 
@@ -62,7 +68,10 @@ def _id(one: pa.Field) -> int | None:
 
 def _find_by_id(fields: list[pa.Field], field: StructField) -> int | None:
     wanted = field_id(field)
-    return next((at for at, one in enumerate(fields) if wanted and _id(one) == wanted), None)
+    if wanted is None:  # a column that no table has, as files of changes hold one
+        name = field.metadata.get(PHYSICAL_NAME)
+        return next((at for at, one in enumerate(fields) if one.name == name), None)
+    return next((at for at, one in enumerate(fields) if _id(one) == wanted), None)
 
 
 def _finder_by_name(mode: MappingMode) -> Any:

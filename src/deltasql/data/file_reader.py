@@ -28,12 +28,13 @@ from deltasql.storage.port import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class FileToRead:
-    """A file of a snapshot."""
+    """A file of a snapshot; with `among`, only the rows that this vector names are wanted."""
 
     path: str
     size: int
     partition_values: Mapping[str, str | None] = field(default_factory=dict)
     deletion_vector: DeletionVector | None = None
+    among: DeletionVector | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +70,12 @@ class FileReader:
     def read(self, file: FileToRead) -> Iterator[pa.RecordBatch]:
         """Yield the file's rows that are not deleted and that the filter keeps."""
         partition = [self._partition(one, file) for one in self._plan.partitions.fields]
-        vector = file.deletion_vector
-        deleted = None if vector is None else read_vector(vector, self._read_range)
+        deleted, among = self._vector(file.deletion_vector), self._vector(file.among)
         with _reading(file.path), self._open(file.path) as source:
             parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=True)
             for start, rows in self._rows(parquet, file):
-                kept = rows if deleted is None else _without(rows, start, deleted)
+                plain = deleted is None and among is None
+                kept = rows if plain else _kept(rows, start, deleted, among)
                 if kept.num_rows:
                     yield from self._finish(kept, partition)
 
@@ -143,6 +144,9 @@ class FileReader:
             raise UnsafePathError(f"The path {path!r} leads outside the table.", path=path)
         return self._open_root(place.root), place.key
 
+    def _vector(self, vector: DeletionVector | None) -> Vector | None:
+        return None if vector is None else read_vector(vector, self._read_range)
+
     def _read_range(self, path: str, start: int, length: int) -> bytes:
         store, key = self._locate(path)
         return store.get_range(key, start, length)
@@ -165,10 +169,15 @@ def _reading(path: str) -> Iterator[None]:
         raise CorruptDataError(f"The file {path} cannot be read as Parquet.", path=path) from error
 
 
-def _without(rows: pa.RecordBatch, start: int, deleted: Vector) -> pa.RecordBatch:
-    """Return the rows whose positions are not deleted."""
+def _kept(
+    rows: pa.RecordBatch, start: int, deleted: Vector | None, among: Vector | None
+) -> pa.RecordBatch:
+    """Return the rows whose positions are not deleted, and are among those that are wanted."""
     span = BitMap64(range(start, start + rows.num_rows))
-    if deleted.isdisjoint(span):
+    wanted = span if among is None else span & among
+    if deleted is not None:
+        wanted = wanted - deleted
+    if len(wanted) == rows.num_rows:
         return rows
-    kept = pa.array((span - deleted).to_array(), pa.uint64())
+    kept = pa.array(wanted.to_array(), pa.uint64())
     return rows.take(pa.compute.subtract(kept, pa.scalar(start, pa.uint64())))

@@ -24,6 +24,7 @@ from deltasql.protocol.schema import StructField, StructType
 from deltasql.storage.port import ObjectStore
 
 OpenRoot: TypeAlias = Callable[[str], ObjectStore]
+_COLUMNS = ("path", "size", "partition_values", "deletion_vector", "among")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ def scan_files(
     """Yield the rows of the files, in order, with the chosen columns under their logical names.
 
     `files` has the columns path, size, partition_values and deletion_vector (JSON texts, the last
-    may be null). Deleted rows and rows for which the filter is not true are left out.
+    may be null). Deleted rows and rows for which the filter is not true are left out; where there
+    is a column `among`, so are rows that the vector in it does not name.
 
     Raises:
         SchemaError: a chosen column is not in the table.
@@ -107,22 +109,27 @@ def _chosen(schema: StructType, columns: Sequence[str] | None) -> list[StructFie
 
 
 def _files(files: pa.Table) -> Iterator[FileToRead]:
-    for batch in files.select(["path", "size", "partition_values", "deletion_vector"]).to_batches():
+    columns = [name for name in _COLUMNS if name in files.column_names]
+    for batch in files.select(columns).to_batches():
         for row in batch.to_pylist():
             yield _file(row)
 
 
 def _file(row: dict[str, Any]) -> FileToRead:
-    vector = row["deletion_vector"]
     try:
         return FileToRead(
             row["path"],
             row["size"],
             msgspec.json.decode(row["partition_values"] or "{}", type=dict[str, str | None]),
-            msgspec.json.decode(vector, type=DeletionVector) if vector else None,
+            _vector(row["deletion_vector"]),
+            _vector(row.get("among")),
         )
     except msgspec.MsgspecError as error:
         raise CorruptDataError(f"The entry of the file {row['path']} is malformed.") from error
+
+
+def _vector(text: str | None) -> DeletionVector | None:
+    return msgspec.json.decode(text, type=DeletionVector) if text else None
 
 
 def _may_match(file: FileToRead, predicate: Predicate | None) -> bool:

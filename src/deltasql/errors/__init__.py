@@ -15,7 +15,7 @@
                                  CheckpointError  LeaseLostError*
       TableImportError           SourceChangedError*  ImportDifferenceError  NotResumableError
                                  CutoverError
-      SparkJobError
+      SparkJobError  StreamError  ChangeDataMissingError
 
 (* = trying again may help.) Messages are one sentence and name the table, version, key or line;
 they never hold a secret. `context` carries the same facts for machines.
@@ -75,7 +75,7 @@ from deltasql.errors.protocol import (
     UnsafePathError,
     UnsupportedFeatureError,
 )
-from deltasql.errors.spark import SparkJobError
+from deltasql.errors.spark import ChangeDataMissingError, SparkJobError, StreamError
 from deltasql.errors.storage import (
     AccessDeniedError,
     ObjectExistsError,
@@ -93,6 +93,7 @@ __all__ = [
     "CatalogCorruptError",
     "CatalogError",
     "CatalogUnavailableError",
+    "ChangeDataMissingError",
     "CheckpointError",
     "CommitConflictError",
     "CommitUnknownError",
@@ -126,6 +127,7 @@ __all__ = [
     "SparkJobError",
     "StorageError",
     "StorageUnavailableError",
+    "StreamError",
     "TableExistsError",
     "TableImportError",
     "TableNotFoundError",

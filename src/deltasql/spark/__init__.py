@@ -1,5 +1,6 @@
 """Tables as DataFrames: what Spark users call. It loads pyspark, which nothing below does."""
 
+from deltasql.spark.change_feed import read_changes
 from deltasql.spark.datasource import register
 from deltasql.spark.read import attach, explain, read
 from deltasql.spark.session import session
@@ -12,6 +13,7 @@ __all__ = [
     "attach",
     "explain",
     "read",
+    "read_changes",
     "register",
     "run_transaction",
     "session",

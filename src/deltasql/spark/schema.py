@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
+import pyarrow as pa
 from pyspark.sql import types
 
+from deltasql.protocol.arrow_schema import to_arrow_schema
 from deltasql.protocol.columns import COLUMN_ID, MappingMode, physical_name
 from deltasql.protocol.schema import (
     ArrayType,
@@ -16,6 +18,7 @@ from deltasql.protocol.schema import (
     MapType,
     StructField,
     StructType,
+    parse_schema,
     print_schema,
 )
 
@@ -28,6 +31,11 @@ _HIDDEN = ("delta.", FIELD_ID)
 def spark_schema(schema: StructType) -> types.StructType:
     """Return the columns as Delta Spark shows them: names, types, nullability, comments."""
     return _parsed(_each(schema, _shown))
+
+
+def arrow_schema(schema: types.StructType) -> pa.Schema:
+    """Return Spark's columns as Arrow, exactly as Spark wants them from a source."""
+    return to_arrow_schema(parse_schema(schema.json()))
 
 
 def physical_schema(schema: StructType, mode: MappingMode) -> types.StructType:

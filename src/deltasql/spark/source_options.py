@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltasql.client.catalog import Catalog
+from deltasql.client.table import Table
 from deltasql.errors import BadArgumentError
-from deltasql.spark.address import for_others, table_name
+from deltasql.spark.address import for_others, open_table, table_name
+from deltasql.spark.follow_options import FOLLOW_NAMES
 
 SOURCE = "deltasql"
 _URI, _PATH, _TABLE = "uri", "path", "table"
@@ -44,11 +48,18 @@ def source_options(
     storage_options: Mapping[str, str] | None,
 ) -> dict[str, str]:
     """Return the options by which a source reads what a call has planned."""
+    given = {_VERSION: str(version), _SKIP: skip}
+    told = {key: value for key, value in given.items() if value is not None}
+    return {**table_options(uri, table, storage_options), **told}
+
+
+def table_options(
+    uri: str | None, table: str, storage_options: Mapping[str, str] | None
+) -> dict[str, str]:
+    """Return the options by which a source finds a table and its stores."""
     given = {
         _URI: for_others(uri),
         _TABLE: table,
-        _VERSION: str(version),
-        _SKIP: skip,
         _STORAGE: json.dumps(dict(storage_options)) if storage_options else None,
     }
     return {key: value for key, value in given.items() if value is not None}
@@ -65,7 +76,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if unknown:
         raise BadArgumentError(
             f'format("deltasql") has no option {", ".join(unknown)}.',
-            hint=f"It has {', '.join(_KNOWN)}.",
+            hint=f"It has {', '.join((*_KNOWN, *FOLLOW_NAMES))}.",
         )
     given: dict[str, Any] = {named[key.lower()]: value for key, value in options.items()}
     if _URI in given and _PATH in given:
@@ -82,6 +93,14 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         tuple(name.strip() for name in columns.split(",")) if columns else None,
         json.loads(given.get(_STORAGE, "{}")),
     )
+
+
+@contextmanager
+def open_source(chosen: SourceOptions) -> Iterator[tuple[Catalog, Table]]:
+    """Open the table that options name."""
+    storage = chosen.storage_options or None
+    with open_table(chosen.uri, chosen.table, storage_options=storage) as found:
+        yield found
 
 
 def _version(text: str | None) -> int | None:

@@ -113,6 +113,14 @@ where table_id = :table_id and version >= :first and version <= :last
 select coalesce(in_commit_timestamp, committed_at) from dl_table_versions
 where table_id = :table_id and version = :version
 
+-- name: table_head
+select t.current_version, t.state, c.epoch from dl_tables t cross join dl_catalog c
+where t.table_id = :table_id
+
+-- name: commit_ids
+select version, coalesce(in_commit_timestamp, committed_at), commit_id from dl_table_versions
+where table_id = :table_id and version >= :first and version <= :last order by version
+
 -- name: insert_metadata
 insert into dl_metadata_updates (
     table_id, version, metadata_id, name, description, format_provider, schema_string,
@@ -554,6 +562,12 @@ select count(*), max(v.vacuumed_at)
 from dl_removed_files f
 join dl_vacuumed_files v on v.file_id = f.file_id
 where f.table_id = :table_id and f.ended_version > :version and f.added_version <= :version
+
+-- name: vacuumed_between
+select f.path, v.vacuumed_at
+from dl_removed_files f
+join dl_vacuumed_files v on v.file_id = f.file_id
+where f.table_id = :table_id and f.ended_version >= :first and f.added_version <= :last
 
 -- name: table_places
 select table_id, location, location_key from dl_tables

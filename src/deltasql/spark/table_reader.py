@@ -1,0 +1,77 @@
+"""One version of a table by `format("deltasql")`: planned in SQL, read by tasks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from deltasql.data.scan import ScanSpec
+from deltasql.protocol.predicate import And, Predicate
+from deltasql.spark.followed_rows import require_same
+from deltasql.spark.pushed_filters import pushed_predicate
+from deltasql.spark.read_plan import plan_read
+from deltasql.spark.scan_tasks import RowsToRead, ScanTask, scan_tasks
+from deltasql.spark.schema import arrow_schema, spark_schema
+from deltasql.spark.source_errors import told_with_code
+from deltasql.spark.source_options import SourceOptions, open_source
+
+# The program of Spark's that asks a reader for pushFilters. Where a session does not push filters
+# another one runs, which refuses a reader that has the method.
+_PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+@dataclass
+class TableReader(DataSourceReader):
+    """Reads what the options name, its version settled."""
+
+    chosen: SourceOptions
+    rows: RowsToRead
+    pushed: Predicate | None = None
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tasks, planned in SQL."""
+        with told_with_code(), open_source(self.chosen) as (_, table):
+            snapshot = table.snapshot(self.chosen.version)
+            given = (self.rows.where, snapshot.predicate(self.chosen.skip), self.pushed)
+            conditions = tuple(one for one in given if one is not None)
+            plan = plan_read(snapshot, table.store, And(conditions) if conditions else None)
+            return scan_tasks(self.rows, plan.files)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task's files, deleted ones left out."""
+        if not isinstance(partition, ScanTask):  # where there is no task, Spark makes one
+            return
+        with told_with_code():
+            yield from partition.batches()
+
+
+class FilteringReader(TableReader):
+    """Lets SQL skip files by what Spark filters by; Spark applies its filters all the same."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
+        """Take note of filters before the tasks are asked for."""
+        self.pushed = pushed_predicate(filters, self.rows.spec.schema, self.rows.spec.mode)
+        return filters
+
+
+def table_reader(chosen: SourceOptions, schema: StructType) -> TableReader:
+    """Settle the version that is read, by columns that Spark was told of before.
+
+    Raises:
+        SchemaError: the table has other columns by now.
+    """
+    with open_source(chosen) as (catalog, table):
+        snapshot = table.snapshot(chosen.version, chosen.timestamp)
+        require_same(spark_schema(snapshot.schema), schema, table.name)
+        opener = catalog.store_opener(table.location)
+    metadata = snapshot.metadata
+    spec = ScanSpec(snapshot.schema, metadata.partition_columns, metadata.configuration, threads=1)
+    # as nullable as Spark was told: an Arrow schema that differs is refused
+    rows = RowsToRead(opener, spec, arrow_schema(schema), where=snapshot.predicate(chosen.where))
+    kind = FilteringReader if _PUSHING in sys.modules else TableReader
+    return kind(replace(chosen, version=snapshot.version, timestamp=None), rows)

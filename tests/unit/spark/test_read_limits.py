@@ -1,0 +1,25 @@
+"""Limits of a batch, also where PySpark does not know of any."""
+
+import importlib.util
+import sys
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+from deltasql.spark import read_limits
+from deltasql.spark.admission import Admission
+from deltasql.spark.follow_options import FollowOptions
+
+
+def test_everything_where_spark_wants_everything():
+    assert read_limits.room_of(FollowOptions(), ReadAllAvailable()) == Admission()
+    assert read_limits.room_of(FollowOptions(), ReadMaxFiles(5)) == Admission(1000)
+
+
+def test_pyspark_4_1_has_no_limits_and_ours_are_kept(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
+    spec = importlib.util.spec_from_file_location("old_limits", read_limits.__file__)
+    old = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(old)
+    assert not old.HAS_LIMITS
+    assert old.room_of(FollowOptions(max_files=3)) == Admission(3)
+    assert isinstance(old.SupportsTriggerAvailableNow, type)
