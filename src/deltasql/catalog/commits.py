@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from deltasql.catalog.commit_check import check_read, check_request
+from deltasql.catalog.commit_check import check_read, check_request, check_rules
 from deltasql.catalog.commit_encode import Stamp, encode_commit
 from deltasql.catalog.commit_request import CommitRequest, Committed, TableRead
 from deltasql.catalog.commit_rows import VersionPlan, insert_version, partition_text
@@ -208,7 +208,9 @@ class Committer:
 
     def _check(self, work: Work, lock: LockedTable, request: CommitRequest) -> TableDefinition:
         if lock.row.current_version < lock.row.first_version:
-            return _first_definition(request)
+            first = _first_definition(request)
+            check_rules(lock.row.full_name, request.actions, first.protocol, first.metadata)
+            return first
         definition = self.cache.load(work, lock.row)
         table = (definition.protocol, definition.metadata)
         check_request(work, lock, request, epoch=self.epoch, table=table)

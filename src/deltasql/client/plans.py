@@ -43,6 +43,8 @@ class Planned:
 
 def live_adds(snapshot: Snapshot, where: str | None = None) -> list[Add]:
     """Return the live files of a snapshot as adds; with a filter, those it may touch."""
+    if snapshot.version < snapshot.table.first_version:  # the table is only planned
+        return []
     return list(adds_of(snapshot.files(ACTION_COLUMNS, where=where)))
 
 
