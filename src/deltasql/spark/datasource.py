@@ -6,22 +6,33 @@ share nothing but the options. No jar is needed, deletion vectors are applied, a
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from deltasql.data.scan import ScanSpec, scan_files
 from deltasql.errors import SchemaError
 from deltasql.spark.address import open_table
+from deltasql.spark.batch_sink import batch_sink
+from deltasql.spark.frame_schema import taken_schema
 from deltasql.spark.read_plan import plan_read
 from deltasql.spark.schema import spark_schema
+from deltasql.spark.sink_options import batch_options, stream_options
 from deltasql.spark.source_errors import told_with_code
 from deltasql.spark.source_options import SOURCE, SourceOptions, parse_options
+from deltasql.spark.streaming_sink import streaming_sink
 from deltasql.storage.resolve import StoreOpener
 
 # What one task reads: so many bytes, or so many files.
@@ -49,6 +60,18 @@ class DeltaSqlSource(DataSource):
         """Plan the read in SQL."""
         with told_with_code():
             return _plan(parse_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Plan a write."""
+        with told_with_code():
+            chosen = batch_options(self.options, overwrite=overwrite)
+            return batch_sink(chosen, taken_schema(schema), str(uuid.uuid4()))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
+        """Plan one batch of a stream; in complete mode each batch replaces all rows."""
+        with told_with_code():
+            chosen = stream_options(self.options, overwrite=overwrite)
+            return streaming_sink(chosen, taken_schema(schema))
 
 
 @dataclass(frozen=True)
