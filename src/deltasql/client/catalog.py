@@ -238,10 +238,14 @@ class Catalog:
         *,
         user_metadata: str | None = None,
         commit_id: str | None = None,
+        txn: tuple[str, int] | None = None,
     ) -> Transaction:
-        """Return a transaction over any tables: `with catalog.transaction() as tx: …`."""
+        """Return a transaction over any tables: `with catalog.transaction() as tx: …`.
+
+        `txn=(app, version)` makes a repetition a no-op, for all of its tables at once.
+        """
         options = CommitOptions(
-            commit_id=commit_id, user_metadata=user_metadata, operation=operation
+            commit_id=commit_id, user_metadata=user_metadata, operation=operation, txn=txn
         )
         return Transaction(self._session, options)
 
