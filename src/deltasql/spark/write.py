@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.staging import StagedTable
 from deltasql.crash import crash_point
-from deltasql.data.constraints import refuse_unwritable, row_checks
+from deltasql.data.constraints import refuse_unknown_values, row_checks
 from deltasql.data.writer import WriteSpec, write_files
 from deltasql.errors import (
     BadArgumentError,
@@ -22,7 +22,7 @@ from deltasql.protocol.schema import StructType
 from deltasql.spark.address import open_catalog, table_name
 from deltasql.spark.causes import told_by_spark
 from deltasql.spark.frame_schema import frame_schema
-from deltasql.spark.output_columns import output_columns
+from deltasql.spark.made_columns import generated_checks, has_made_columns, shaped
 from deltasql.spark.parquet_output import ParquetOutput
 from deltasql.spark.row_checks import spark_checks
 from deltasql.spark.small_frames import collect_small
@@ -96,7 +96,7 @@ class FrameWrite:
     def stage(self, staged: StagedTable) -> None:
         """Write the files and stage what the commit does with them."""
         fitted = fit(staged, self.given, self.options)
-        refuse_unwritable(fitted.schema, self.given.names)
+        refuse_unknown_values(fitted.schema)
         adds = self._write(staged, fitted)
         staged.stage(plan_write(staged.snapshot, adds, self.options), fitted)
         crash_point("before-spark-commit")
@@ -104,16 +104,23 @@ class FrameWrite:
     def _write(self, staged: StagedTable, fitted: Snapshot) -> list[Add]:
         spec = staged.write_spec(fitted, data_change=self.options.data_change)
         spec = replace(spec, compression=self.options.compression)
-        columns = output_columns(self.given, fitted.schema)
-        if self.options.max_records_per_file is None and _is_ours(spec):
+        with told_by_spark():
+            rows_to_write = shaped(self.frame, self.given, spec.schema)
+        if self._is_for_the_driver(spec):
             rows = collect_small(self.frame)
             if rows is not None:
                 return write_files(rows.to_reader(), spec, staged.store)
-        checks = spark_checks(spec.schema, spec.configuration, spec.partition_columns)
+        checks = [
+            *spark_checks(spec.schema, spec.configuration, spec.partition_columns),
+            *generated_checks(spec.schema, self.given),
+        ]
         output = ParquetOutput(spec, checks, self.options.max_records_per_file)
-        with told_by_spark():
-            rows_to_write = self.frame.select(*columns)
         return output.write(rows_to_write, staged.store)
+
+    def _is_for_the_driver(self, spec: WriteSpec) -> bool:
+        """Tell whether our own writer can do it, if the rows are few."""
+        is_plain = not has_made_columns(spec.schema, self.given)
+        return is_plain and self.options.max_records_per_file is None and _is_ours(spec)
 
 
 def _is_ours(spec: WriteSpec) -> bool:
