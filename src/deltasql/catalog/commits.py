@@ -20,6 +20,7 @@ from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.definitions import DefinitionCache, TableDefinition, change_indexed_columns
 from deltasql.catalog.fast_append import FastAppends, LostAppendError
 from deltasql.catalog.ids import IdBlocks
+from deltasql.catalog.row_ids import number_rows
 from deltasql.catalog.rows import LockedTable, TableState, table_row
 from deltasql.catalog.settings_rows import keep_settings
 from deltasql.catalog.stats_index import wanted_columns
@@ -166,7 +167,8 @@ class Committer:
                     transaction_id,
                 )
                 version = locked[number].row.current_version + 1
-                plan = self._plan(work, request, version, stamp, definitions[number])
+                numbered = number_rows(work, request, version, definitions[number])
+                plan = self._plan(work, numbered, version, stamp, definitions[number])
                 plan = replace(plan, file_ids=ids[number], supersede=is_second)
                 insert_version(work, self.database, plan)
                 keep_settings(work, plan.commit.actions, locked[number].row)
