@@ -102,6 +102,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "kernel__kernel-pagination-v2-checkpoint-json": _V2,
     "kernel__kernel-pagination-v2-checkpoint-parquet": _V2,
     "kernelrs__cdf-column-mapping-id-mode": _MAPPED,
+    "kernelrs__crc-full": _VECTORS,
     "kernelrs__v1-single-part-struct-stats-only": _VECTORS,
     "kernelrs__v2-checkpoints-json-with-last-checkpoint": _V2,
     "kernelrs__v2-checkpoints-json-without-sidecars": _V2,
