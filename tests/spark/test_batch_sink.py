@@ -143,6 +143,16 @@ def test_what_our_writer_cannot_check(session, catalog, catalog_uri, tmp_path):
     assert ids(table) == [1, 3]
 
 
+def test_a_task_that_fails(session, catalog, catalog_uri, tmp_path):
+    """The other task has written its file; nothing of either is committed."""
+    table = a_table(catalog, tmp_path, partition_by=[])
+    frame = session.range(100, numPartitions=2).selectExpr(
+        "if(id = 77, raise_error('no such row'), id) as id"
+    )
+    assert "no such row" in refused(frame, catalog_uri)
+    assert (table.version, ids(table)) == (0, [])
+
+
 def test_no_rows(session, catalog, catalog_uri, tmp_path):
     table = a_table(catalog, tmp_path)
     table.append(rows(1))

@@ -2,6 +2,7 @@
 
 import datetime as dt
 
+import pyarrow as pa
 import pytest
 
 import delta_spark
@@ -116,3 +117,22 @@ def test_an_identity_column_is_refused(session, uri, tmp_path):
         catalog.cutover("numbered")
     with pytest.raises(UnsupportedFeatureError, match="id is an identity column"):
         write(session.range(1).selectExpr("id as x"), uri, "numbered")
+
+
+def test_literal_defaults_by_our_own_writer(session, uri, tmp_path):
+    columns = (
+        "(id long, n int default -7, s string default 'it''s', d date default date'2024-02-29', "
+        "x decimal(9,3) default 1.5, b boolean default true) using delta "
+        "tblproperties ('delta.feature.allowColumnDefaults' = 'supported')"
+    )
+    for name in ("ours", "theirs"):
+        session.sql(f"create table delta.`{tmp_path / name}` {columns}")
+    with deltasql.connect(uri) as catalog:
+        catalog.import_table(str(tmp_path / "ours"), "t", engine="local")
+        catalog.cutover("t")
+        catalog.table("t").append(pa.table({"id": [0], "s": ["given"]}))
+    frame = session.range(1, 3)
+    frame.write.format("deltasql").mode("append").option("table", "t").save(uri)
+    session.sql(f"insert into delta.`{tmp_path / 'theirs'}` (id, s) values (0, 'given')")
+    session.sql(f"insert into delta.`{tmp_path / 'theirs'}` (id) values (1), (2)")
+    assert expect_twins(uri, tmp_path)[2]["n"] == -7

@@ -36,8 +36,8 @@ def stop_at(point):
 
 
 @pytest.fixture
-def uri(tmp_path):
-    return f"deltasql://sqlite/{tmp_path}/catalog.db"
+def uri(catalog_uri):
+    return catalog_uri
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ def test_rows_that_do_not_fit(uri, tmp_path):
         with pytest.raises(ConstraintViolationError, match=r"error\[DS206\].*constraint low"):
             job.task(11)
         assert files(table) == []
-        assert "catalog.db" not in repr(job.writer)
+        assert uri not in repr(job.writer)
 
 
 def test_whose_batch_it_is_must_be_known(uri, table):

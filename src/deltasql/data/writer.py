@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from deltasql.data.casting import conform, to_physical
 from deltasql.data.constraints import RowCheck, enforce, refuse_unwritable, row_checks
+from deltasql.data.defaults import filled, missing_defaults
 from deltasql.data.parquet_file import FileLayout, OpenFile, layout_of
 from deltasql.data.partitions import PartitionKey, directory, partition_fields, split
 from deltasql.errors import ConfigError, DeltaSqlError, SchemaError
@@ -82,13 +83,15 @@ def write_files(batches: pa.RecordBatchReader, spec: WriteSpec, store: ObjectSto
         ConstraintViolationError: a row breaks a constraint.
         UnsupportedFeatureError: the table needs what this writer cannot do.
     """
-    refuse_unwritable(spec.schema, batches.schema.names)
+    names = batches.schema.names
+    defaults = missing_defaults(spec.schema, names)
+    refuse_unwritable(spec.schema, [*names, *defaults])
     writer = _TableWriter(spec, store, row_checks(spec.schema, spec.configuration))
     # Rows that do not fit are refused even where there are none yet.
-    conform(_empty(batches), spec.schema)
+    conform(filled(_empty(batches), defaults), spec.schema)
     try:
         for batch in batches:
-            writer.write(batch)
+            writer.write(filled(batch, defaults))
         return writer.finish()
     except BaseException:
         writer.abandon()

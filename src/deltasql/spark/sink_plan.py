@@ -11,6 +11,7 @@ from deltasql.client.staging import CommitOptions, StagedTable
 from deltasql.client.write_desk import WriteTarget
 from deltasql.crash import crash_point
 from deltasql.data.constraints import refuse_unwritable, row_checks
+from deltasql.data.defaults import missing_defaults
 from deltasql.data.writer import WriteSpec
 from deltasql.errors import UnsupportedFeatureError
 from deltasql.protocol.actions import Add
@@ -86,7 +87,7 @@ def _opening(how: WriteOptions) -> dict[str, Any]:
 def _require_ours(spec: WriteSpec, given: StructType) -> None:
     """Refuse before any task runs what our own writer would refuse in each of them."""
     try:
-        refuse_unwritable(spec.schema, given.names)
+        refuse_unwritable(spec.schema, [*given.names, *missing_defaults(spec.schema, given.names)])
         row_checks(spec.schema, spec.configuration)
     except UnsupportedFeatureError as error:
         raise UnsupportedFeatureError(error.message, hint=_HINT, **error.context) from error
