@@ -9,7 +9,7 @@ import pytest
 from aging import START, Stage
 from builders import SCHEMA, a_remove, a_table, an_add, ids, rows
 from deltasql.errors import BadArgumentError, VacuumedError
-from deltasql.protocol.actions import DeletionVector, Protocol
+from deltasql.protocol.actions import Cdc, DeletionVector, Protocol
 from deltasql.testing.invariants import check_invariants
 
 VECTORS = Protocol(
@@ -29,6 +29,9 @@ SHARED_CODE, SHARED_FILE = (
     "^-aqEH.-t@S}K{vb[*k^",
     "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin",
 )
+
+
+UUID = "0a1b2c3d-0a1b-4c3d-8a1b-0a1b2c3d4e50"
 
 
 @pytest.fixture
@@ -207,8 +210,61 @@ def test_what_a_dead_transaction_of_spark_has_written_goes(stage):
     stage.put("tx-mine/_delta_log/0.json")
     stage.put("tx-mine/data.parquet")
     stage.pass_days(8)
-    assert stage.vacuum() == {f"{folder}/left.parquet"}
+    assert stage.vacuum() == {f"{folder}/left.parquet", f"{folder}/_delta_log/0.json"}
     check_invariants(stage.catalog, "orders")
+
+
+def test_what_spark_hides_in_our_own_folders_goes(stage):
+    """Checksums stay with their files; the same names elsewhere are none of our affair."""
+    dead, live = f"w-{UUID}", f"w-{UUID[:-1]}f"
+    stage.table.commit([stage.add(f"{live}/day=a/kept.parquet")])
+    stage.put(f"{live}/day=a/.kept.parquet.crc")
+    spared = {
+        "w-mine/_temporary/0/x.parquet",
+        "w-mine/.x.crc",
+        ".x.parquet.crc",
+        f"deeper/{dead}/.x.crc",
+    }
+    gone = {
+        f"{live}/_temporary/0/task/late.parquet",
+        f"{dead}/_temporary/0/task/.part.parquet.crc",
+        f"{dead}/._SUCCESS.crc",
+        f"{dead}/.left.parquet.crc",
+        f"{dead}/left.parquet",
+    }
+    for name in spared | gone:
+        stage.put(name)
+    assert stage.vacuum() == set()
+    stage.pass_days(8)
+    stage.put(f"{dead}/_temporary/young.parquet")
+    assert stage.vacuum() == gone
+    assert spared <= stage.files()
+    check_invariants(stage.catalog, "orders")
+
+
+def test_a_checksum_goes_with_its_file(stage):
+    file = stage.add(f"w-{UUID}/old.parquet")
+    stage.table.commit([file])
+    stage.put(f"w-{UUID}/.old.parquet.crc")
+    stage.table.commit([a_remove(file)])
+    stage.pass_days(6)
+    assert stage.vacuum() == set()
+    stage.pass_days(2)
+    assert stage.vacuum() == {f"w-{UUID}/old.parquet", f"w-{UUID}/.old.parquet.crc"}
+
+
+def test_change_data_of_a_transaction_of_spark_stays_as_long_as_its_version(stage):
+    folder = f"tx-{'0b' * 16}/_change_data"
+    values = {"partition_values": {}, "size": 1, "data_change": False}
+    cdc = Cdc(path=f"{folder}/named.parquet", **values)
+    stage.put(f"{folder}/named.parquet")
+    stage.put(f"{folder}/left.parquet")
+    stage.pass_days(8)
+    stage.table.commit([stage.add("data.parquet"), cdc])
+    assert stage.vacuum() == {f"{folder}/left.parquet"}
+    stage.table.commit([stage.add("more.parquet")])
+    stage.pass_days(8)
+    assert stage.vacuum() == {f"{folder}/named.parquet"}
 
 
 def test_leftovers_are_left_alone_on_request(stage):

@@ -65,6 +65,8 @@ ELSEWHERE = {
     "after-spark-files": "a write by Spark: tests/spark/test_write_faults.py",
     "before-spark-commit": "a write by Spark: tests/spark/test_write_faults.py",
     "after-spark-commit": "a write by Spark: tests/spark/test_write_faults.py",
+    "before-sink-commit": "format(deltasql): tests/spark/test_sink_faults.py",
+    "after-sink-commit": "format(deltasql): tests/spark/test_sink_faults.py",
     "before-adopt-commit": "adoption: test_recovery",
     "after-adopt-commit": "adoption: test_recovery",
     "before-renumber-commit": "a contest: test_renumber_crash",

@@ -8,11 +8,13 @@ from urllib.parse import unquote
 import pytest
 
 import deltasql
-from builders import a_table, ids, paths, rows
+from builders import SCHEMA, a_table, ids, paths, rows
 from deltasql.errors import (
     CommitConflictError,
     CorruptDataError,
     SparkJobError,
+    TableExistsError,
+    TableNotFoundError,
 )
 from deltasql.spark import write
 from deltasql.testing import check_invariants
@@ -159,7 +161,7 @@ def test_an_append_meanwhile_disturbs_an_overwrite(frame, uri, table):
 def test_a_table_in_another_store(frame, uri, tmp_path):
     """Spark has no jar for it: the files pass through this machine's disk."""
     place = f"memory://bucket/{tmp_path.name}"
-    assert save(frame, uri, mode="error", table="far", location=place) == 1
+    assert save(frame, uri, mode="error", table="far", location=place) == 0
     with deltasql.connect(uri) as catalog:
         table = catalog.table("far")
         assert ids(table) == list(range(ROWS))
@@ -180,3 +182,61 @@ def test_vacuum_knows_what_is_left(frame, uri, table):
     assert {file.name for file in orphans} == {Path(one.key).name for one in report.objects}
     assert left_by_spark(table) == kept
     assert ids(table) == list(range(ROWS))
+
+
+@pytest.mark.parametrize(
+    "point", ["after-spark-job", "after-spark-files", "before-spark-commit", "before-begin"]
+)
+def test_a_new_table_stopped_before_its_commit_is_not_there(frame, uri, tmp_path, point):
+    place = {"location": str(tmp_path / "fresh"), "commit_id": "token"}
+    with at(point, stop), pytest.raises(Stop):
+        save(frame, uri, "fresh", mode="error", **place)
+    with deltasql.connect(uri) as catalog, pytest.raises(TableNotFoundError):
+        catalog.table("fresh")
+    assert save(frame, uri, "fresh", mode="error", **place) == 0
+    with deltasql.connect(uri) as catalog:
+        assert ids(catalog.table("fresh")) == list(range(ROWS))
+
+
+def test_a_new_table_whose_reply_was_lost(frame, uri, tmp_path):
+    place = {"location": str(tmp_path / "fresh")}
+    with at("after-commit", stop), pytest.raises(Stop):
+        save(frame, uri, "fresh", mode="error", commit_id="token", **place)
+    assert save(frame, uri, "fresh", mode="error", commit_id="token", **place) == 0
+    with pytest.raises(TableExistsError):
+        save(frame, uri, "fresh", mode="error", commit_id="another", **place)
+    with deltasql.connect(uri) as catalog:
+        made = catalog.table("fresh")
+        assert (made.version, ids(made)) == (0, list(range(ROWS)))
+        assert [one.operation for one in made.history()] == ["WRITE"]
+        check_invariants(catalog, "fresh")
+        catalog.mirror.run_once()
+        assert catalog.mirror.verify("fresh") == []
+
+
+def test_a_name_or_a_place_taken_meanwhile(frame, uri, tmp_path):
+    """Whoever commits first has the table; the other one's rows are not mixed into it."""
+    one, other = str(tmp_path / "one"), str(tmp_path / "other")
+
+    def create(name, place):
+        with deltasql.connect(uri) as catalog:
+            catalog.create_table(name, location=place, schema=SCHEMA)
+
+    for name, place in (("fresh", other), ("elsewhere", one)):
+        with (
+            at("after-spark-files", lambda name=name, place=place: create(name, place)),
+            pytest.raises(TableExistsError),
+        ):
+            save(frame, uri, "fresh", location=one)
+        with deltasql.connect(uri) as catalog:
+            assert catalog.table(name).version == 0
+            assert ids(catalog.table(name)) == []
+            catalog.drop(name, purge=True)
+
+
+def test_rows_that_do_not_fit_make_no_table(session, uri, tmp_path):
+    broken = session.range(9).selectExpr("if(id = 7, raise_error('no'), id) as id")
+    with pytest.raises(SparkJobError):
+        save(broken, uri, "fresh", location=str(tmp_path / "fresh"))
+    with deltasql.connect(uri) as catalog:
+        assert [info.name for info in catalog.tables()] == []

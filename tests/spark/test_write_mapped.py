@@ -8,7 +8,7 @@ import pytest
 import delta_spark
 import deltasql
 from builders import a_table
-from deltasql.errors import SchemaError, TableStateError, UnsupportedFeatureError
+from deltasql.errors import SchemaError, TableStateError
 from deltasql.spark import write
 from readers import read_deltasql, sort_rows
 
@@ -74,17 +74,6 @@ def test_mapped_columns(session, uri, tmp_path, mode):
             spark.conf.unset("spark.sql.parquet.fieldId.read.enabled")
     with pytest.raises(SchemaError, match="column mapping"):
         write(frame.selectExpr("*", "1 as more"), uri, "t", merge_schema=True)
-
-
-def test_generated_columns_are_refused(session, uri, tmp_path):
-    place = tmp_path / "generated"
-    delta_spark.run(
-        f"create table delta.`{place}` (id long, twice long generated always as (id * 2)) "
-        "using delta"
-    )
-    taken_over(uri, place)
-    with pytest.raises(UnsupportedFeatureError, match="twice is generated"):
-        write(session.range(3), uri, "t")
 
 
 def test_a_table_that_is_only_imported_is_refused(session, uri, tmp_path):

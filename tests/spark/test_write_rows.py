@@ -176,7 +176,7 @@ def test_statistics_mean_what_delta_spark_writes(session, catalog, catalog_uri, 
     write(frame.coalesce(1), catalog_uri, "typed", location=location, max_records_per_file=1000)
     theirs = tmp_path / "theirs"
     frame.coalesce(1).write.format("delta").save(str(theirs))
-    (ours,) = adds(tmp_path / "typed", 1)
+    (ours,) = adds(tmp_path / "typed", 0)
     (delta,) = adds(theirs, 0)
     mine, other = (
         json.loads(ours["stats"], parse_float=Decimal),
@@ -194,7 +194,7 @@ def test_statistics_mean_what_delta_spark_writes(session, catalog, catalog_uri, 
 def test_not_a_number_has_no_bounds(session, catalog, catalog_uri, tmp_path):
     frame = session.range(9).selectExpr("id", "if(id = 4, double('NaN'), 1.5d) as x")
     write(frame, catalog_uri, "odd", location=str(tmp_path / "odd"), max_records_per_file=1000)
-    bounds = [json.loads(add["stats"])["minValues"].get("x") for add in adds(tmp_path / "odd", 1)]
+    bounds = [json.loads(add["stats"])["minValues"].get("x") for add in adds(tmp_path / "odd", 0)]
     assert sorted(bounds, key=str) == [1.5, None]
     assert len(catalog.table("odd").scan(where="x = 1.5").to_arrow()) == 8
 

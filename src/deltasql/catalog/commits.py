@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from deltasql.catalog.commit_check import check_read, check_request
+from deltasql.catalog.commit_check import check_read, check_request, check_rules
 from deltasql.catalog.commit_encode import Stamp, encode_commit
 from deltasql.catalog.commit_request import CommitRequest, Committed, TableRead
 from deltasql.catalog.commit_rows import VersionPlan, insert_version, partition_text
@@ -20,6 +20,7 @@ from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.definitions import DefinitionCache, TableDefinition, change_indexed_columns
 from deltasql.catalog.fast_append import FastAppends, LostAppendError
 from deltasql.catalog.ids import IdBlocks
+from deltasql.catalog.row_ids import number_rows
 from deltasql.catalog.rows import LockedTable, TableState, table_row
 from deltasql.catalog.settings_rows import keep_settings
 from deltasql.catalog.stats_index import wanted_columns
@@ -166,7 +167,8 @@ class Committer:
                     transaction_id,
                 )
                 version = locked[number].row.current_version + 1
-                plan = self._plan(work, request, version, stamp, definitions[number])
+                numbered = number_rows(work, request, version, definitions[number])
+                plan = self._plan(work, numbered, version, stamp, definitions[number])
                 plan = replace(plan, file_ids=ids[number], supersede=is_second)
                 insert_version(work, self.database, plan)
                 keep_settings(work, plan.commit.actions, locked[number].row)
@@ -208,7 +210,9 @@ class Committer:
 
     def _check(self, work: Work, lock: LockedTable, request: CommitRequest) -> TableDefinition:
         if lock.row.current_version < lock.row.first_version:
-            return _first_definition(request)
+            first = _first_definition(request)
+            check_rules(lock.row.full_name, request.actions, first.protocol, first.metadata)
+            return first
         definition = self.cache.load(work, lock.row)
         table = (definition.protocol, definition.metadata)
         check_request(work, lock, request, epoch=self.epoch, table=table)

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from deltasql.catalog import migrations
-from deltasql.catalog.catalog import check_name
-from deltasql.catalog.commit_request import CommitRequest
-from deltasql.catalog.commits import NewTable
 from deltasql.catalog.copies import COPIES
 from deltasql.catalog.forgetting import ForgetPlan, Forgetting
 from deltasql.catalog.neighbours import Place, neighbours_keys
-from deltasql.catalog.rows import TableRow, TableState, split_name
-from deltasql.client.creation import TableSpec, check_place, creation_note, first_actions
+from deltasql.catalog.rows import TableRow, TableState
+from deltasql.client.creation import TableSpec
 from deltasql.client.mirror import Mirror
+from deltasql.client.new_table import create_empty, plan_table
 from deltasql.client.purge import delete_objects
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions
 from deltasql.client.table import Table
 from deltasql.client.take_back import take_back
 from deltasql.client.transaction import Transaction
+from deltasql.client.write_desk import WriteDesk
 from deltasql.errors import MirrorLagError, TableExistsError, TableStateError
-from deltasql.protocol.conflicts import ReadSet
 from deltasql.protocol.properties import read_interval
-from deltasql.storage.location import parse_location
 from deltasql.storage.resolve import StoreOpener, canonical_location, location_key
 
 if TYPE_CHECKING:
@@ -151,6 +147,11 @@ class Catalog:
         return call.run(self._session, source, name, options)
 
     @property
+    def writes(self) -> WriteDesk:
+        """Where a write begins in one process and is committed in another."""
+        return WriteDesk(self._session)
+
+    @property
     def imports(self) -> ImportDesk:
         """Where imports are planned, run and compared step by step."""
         from deltasql.client.import_desk import ImportDesk  # noqa: PLC0415 (pyarrow)
@@ -237,10 +238,14 @@ class Catalog:
         *,
         user_metadata: str | None = None,
         commit_id: str | None = None,
+        txn: tuple[str, int] | None = None,
     ) -> Transaction:
-        """Return a transaction over any tables: `with catalog.transaction() as tx: …`."""
+        """Return a transaction over any tables: `with catalog.transaction() as tx: …`.
+
+        `txn=(app, version)` makes a repetition a no-op, for all of its tables at once.
+        """
         options = CommitOptions(
-            commit_id=commit_id, user_metadata=user_metadata, operation=operation
+            commit_id=commit_id, user_metadata=user_metadata, operation=operation, txn=txn
         )
         return Transaction(self._session, options)
 
@@ -281,34 +286,9 @@ class Catalog:
         self.close()
 
     def _create(self, spec: TableSpec) -> Table:
-        session = self._session
-        namespace, name = split_name(spec.name)
-        check_name(namespace, name)
-        table_id = session.new_id()
-        protocol, metadata = first_actions(spec, table_id, session.now_ms())
-        self._check_neighbours(spec)
-        check_place(session.store_at(spec.location), session.new_id())
-        new = NewTable(table_id, namespace, name, spec.location, location_key(spec.location))
-        note = replace(creation_note(metadata), committer=session.committer, client=session.client)
-        request = CommitRequest(table_id, (protocol, metadata), ReadSet(-1), note, session.new_id())
-        started = time.monotonic()
-        done = session.book.create(new, request)
-        session.after_commit([request], [done], started)
-        return Table(session, session.book.table_by_id(table_id))
-
-    def _check_neighbours(self, spec: TableSpec) -> None:
-        """Refuse a name that is taken, and a place inside of another table or around it."""
-        place = parse_location(spec.location)
-        for row in self._session.book.tables():
-            if row.full_name == spec.name:
-                raise TableExistsError(f"There is a table {spec.name!r} already.", table=spec.name)
-            other = parse_location(row.location)
-            if row.state != TableState.DETACHED and (place.holds(other) or other.holds(place)):
-                raise TableExistsError(
-                    f"The location {spec.location} and that of table {row.full_name} lie in each "
-                    "other.",
-                    table=row.full_name,
-                )
+        planned = plan_table(self._session, spec)
+        create_empty(self._session, planned)
+        return Table(self._session, self._session.book.table_by_id(planned.row.table_id))
 
 
 def require_visible(row: TableRow) -> TableRow:

@@ -135,7 +135,7 @@ def _check_partitioning(schema: StructType, names: Sequence[str]) -> None:
 
 
 def _refuse(protocol: Protocol, configuration: Mapping[str, str]) -> None:
-    wanted = features.writer_features(protocol) - features.WRITABLE
+    wanted = features.writer_features(protocol) - features.SWITCHABLE
     if properties.read(configuration, "delta.columnMapping.mode") != "none":
         wanted |= {"columnMapping"}
     if wanted:

@@ -43,11 +43,15 @@ class OpenWork:
     _timer: threading.Timer | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def begin(self, table_id: str) -> str:
-        """Begin a write and return its id; costs nothing until it takes long."""
+    def begin(self, table_id: str, began_ms: int | None = None) -> str:
+        """Begin a write and return its id; costs nothing until it takes long.
+
+        `began_ms` is when another process began it: nobody has renewed a note since.
+        """
         work_id = self.new_id()
+        began = self.now_ms() if began_ms is None else began_ms
         with self._lock:
-            self._writes[work_id] = _Write(table_id, self.now_ms(), self.monotonic())
+            self._writes[work_id] = _Write(table_id, began, self.monotonic())
             if self._timer is None:
                 self._arm()
         return work_id

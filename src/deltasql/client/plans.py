@@ -43,6 +43,8 @@ class Planned:
 
 def live_adds(snapshot: Snapshot, where: str | None = None) -> list[Add]:
     """Return the live files of a snapshot as adds; with a filter, those it may touch."""
+    if snapshot.version < snapshot.table.first_version:  # the table is only planned
+        return []
     return list(adds_of(snapshot.files(ACTION_COLUMNS, where=where)))
 
 
@@ -124,7 +126,12 @@ def plan_restore(snapshot: Snapshot, old: Snapshot, parameters: Mapping[str, str
 def _restored_metadata(snapshot: Snapshot, old: Snapshot) -> Metadata:
     """Keep what a protocol feature of today needs: switches are not turned back by a restore."""
     configuration = dict(old.metadata.configuration)
-    kept = ("delta.enable", "delta.inCommitTimestamp", "delta.columnMapping")
+    kept = (
+        "delta.enable",
+        "delta.inCommitTimestamp",
+        "delta.columnMapping",
+        "delta.rowTracking",
+    )
     current = snapshot.metadata.configuration
     configuration |= {key: value for key, value in current.items() if key.startswith(kept)}
     return msgspec.structs.replace(old.metadata, configuration=configuration)
@@ -245,7 +252,7 @@ def _with_columns(snapshot: Snapshot, add: Sequence[StructField]) -> StructType:
 
 def _raised(snapshot: Snapshot, metadata: Metadata, schema: StructType) -> Protocol:
     needed = features.enabled_by(metadata.configuration) | needed_features(schema)
-    unknown = needed - features.WRITABLE
+    unknown = needed - features.SWITCHABLE
     if unknown:
         raise BadArgumentError(f"deltasql cannot switch on: {', '.join(sorted(unknown))}.")
     protocol = features.with_features(snapshot.protocol, needed)

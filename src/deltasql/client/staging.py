@@ -148,10 +148,10 @@ class StagedTable:
         session = self._session
         return write_spec(fitted, session.new_id, session.now_ms(), data_change=data_change)
 
-    def begin_writing(self) -> None:
-        """Tell that files are written from now on; `end` tells that they are committed or not."""
+    def begin_writing(self, began_ms: int | None = None) -> None:
+        """Tell that files are written from now on, or were since then; `end` tells the end."""
         if self._work is None:
-            self._work = self._session.open_work.begin(self.snapshot.table.table_id)
+            self._work = self._session.open_work.begin(self.snapshot.table.table_id, began_ms)
 
     def end(self) -> None:
         """Forget what was staged: it is committed, or given up."""

@@ -15,6 +15,7 @@ from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client import plans
 from deltasql.client.detail import table_detail
+from deltasql.client.repeats import written_before
 from deltasql.client.rewrite import choose_groups, rewrite, write_spec
 from deltasql.client.scan import Scan, columns_or_none
 from deltasql.client.schema_changes import SchemaMode
@@ -284,6 +285,10 @@ class Table:
         complete_log(self._session, self.table_id, self.version)
         return version
 
+    def version_of(self, commit_id: str) -> int | None:
+        """Return the version that the commit of this token has made, or None."""
+        return self._session.book.version_of(self.table_id, commit_id)
+
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """Return the versions, newest first: who, what, when."""
         return self._session.book.history(self.table_id, limit)
@@ -384,15 +389,4 @@ class Table:
         return done.version
 
     def _already(self, options: CommitOptions) -> int | None:
-        """Return the version of a write that was made before, by its token or its application."""
-        book = self._session.book
-        if options.commit_id is not None:
-            found = book.version_of(self.table_id, options.commit_id)
-            if found is not None:
-                return found
-        if options.txn is not None:
-            app_id, number = options.txn
-            written = book.txn_version(self.table_id, app_id)
-            if written is not None and written >= number:
-                return self.version
-        return None
+        return written_before(self._session, self.table_id, options)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.snapshots import Snapshot
+from deltasql.client.repeats import written_before
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions, StagedTable
 from deltasql.errors import BadArgumentError, TableNotFoundError
@@ -26,7 +27,7 @@ class Transaction:
         self._options = options
         self._tables: dict[str, StagedTable] = {}
         self._pinned: dict[str, TableRow] | None = None
-        self._versions: dict[str, int] | None = None
+        self._versions: Mapping[str, int] | None = None
         self.transaction_id = options.commit_id or session.new_id()
 
     def table(self, name: str) -> StagedTable:
@@ -69,6 +70,11 @@ class Transaction:
         if self._versions is not None:
             return self._versions
         staged = [table for table in self._tables.values() if not table.is_empty]
+        before = self._before(staged)
+        if before:
+            self._versions = before
+            self._end()
+            return before
         requests = [table.request(self._options, self.transaction_id) for table in staged]
         if requests:
             others = [table for table in self._tables.values() if table.is_empty]
@@ -80,6 +86,20 @@ class Transaction:
             self._versions = {}
         self._end()
         return self._versions
+
+    def _before(self, staged: Sequence[StagedTable]) -> Mapping[str, int]:
+        """Return what to tell if the application has written this to all of the tables before.
+
+        If it has only to some, the commit refuses: then it is not the same transaction.
+        """
+        if self._options.txn is None:
+            return {}
+        rows = [table.snapshot.table for table in staged]
+        found = {
+            r.full_name: written_before(self._session, r.table_id, self._options) for r in rows
+        }
+        versions = {name: version for name, version in found.items() if version is not None}
+        return versions if len(versions) == len(rows) else {}
 
     def _end(self) -> None:
         for table in self._tables.values():

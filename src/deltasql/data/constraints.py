@@ -104,21 +104,34 @@ def refuse_unwritable(schema: StructType, provided: Iterable[str]) -> None:
     Raises:
         UnsupportedFeatureError: names the column.
     """
+    refuse_unknown_values(schema)
     present = {name.lower() for name in provided}
     for path, field in fields_with_paths(schema):
-        what = None
         if is_generated(field):
-            what = "is generated from other columns"
-        elif is_identity(field):
-            what = "is an identity column"
-        elif field.type.name == "variant":
-            what = "is a variant"
-        elif has_default(field) and path.lower() not in present and "." not in path:
-            what = "has a default and is missing from the rows"
-        if what is not None:
-            raise UnsupportedFeatureError(
-                f"The column {path} {what}: this write is not supported.", column=path
-            )
+            raise _unwritable(path, "is generated from other columns")
+        if has_default(field) and path.lower() not in present and "." not in path:
+            raise _unwritable(path, "has a default and is missing from the rows")
+
+
+def refuse_unknown_values(schema: StructType) -> None:
+    """Refuse columns whose values nobody here can make, not by SQL expressions either.
+
+    Raises:
+        UnsupportedFeatureError: names the column.
+    """
+    for path, field in fields_with_paths(schema):
+        if is_identity(field):
+            raise _unwritable(path, "is an identity column")
+        if field.type.name == "variant":
+            raise _unwritable(path, "is a variant")
+        if is_generated(field) and "." in path:
+            raise _unwritable(path, "is generated inside of another column")
+
+
+def _unwritable(path: str, what: str) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"The column {path} {what}: this write is not supported.", column=path
+    )
 
 
 def _check(name: str, text: str, schema: StructType) -> RowCheck:

@@ -79,6 +79,7 @@ class OpenFile:
     def __init__(self, key: str, layout: FileLayout, store: ObjectStore) -> None:
         self.key = key
         self.buffered_bytes = 0
+        self.rows = 0
         self.size = 0
         self._layout = layout
         self._store = store
@@ -97,6 +98,7 @@ class OpenFile:
     def add(self, rows: pa.RecordBatch) -> None:
         """Take rows under their physical names."""
         self._rows.append(rows)
+        self.rows += rows.num_rows
         self.buffered_bytes += rows.nbytes
 
     def flush(self) -> None:

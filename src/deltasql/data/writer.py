@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from deltasql.data.casting import conform, to_physical
 from deltasql.data.constraints import RowCheck, enforce, refuse_unwritable, row_checks
+from deltasql.data.defaults import filled, missing_defaults
 from deltasql.data.parquet_file import FileLayout, OpenFile, layout_of
 from deltasql.data.partitions import PartitionKey, directory, partition_fields, split
 from deltasql.errors import ConfigError, DeltaSqlError, SchemaError
@@ -45,6 +46,7 @@ class WriteSpec:
     configuration: Mapping[str, str] = field(default_factory=dict)
     features: frozenset[str] = frozenset()
     target_file_size: int | None = None
+    max_records_per_file: int | None = None
     compression: str = "snappy"
     data_change: bool = True
 
@@ -81,13 +83,15 @@ def write_files(batches: pa.RecordBatchReader, spec: WriteSpec, store: ObjectSto
         ConstraintViolationError: a row breaks a constraint.
         UnsupportedFeatureError: the table needs what this writer cannot do.
     """
-    refuse_unwritable(spec.schema, batches.schema.names)
+    names = batches.schema.names
+    defaults = missing_defaults(spec.schema, names)
+    refuse_unwritable(spec.schema, [*names, *defaults])
     writer = _TableWriter(spec, store, row_checks(spec.schema, spec.configuration))
     # Rows that do not fit are refused even where there are none yet.
-    conform(_empty(batches), spec.schema)
+    conform(filled(_empty(batches), defaults), spec.schema)
     try:
         for batch in batches:
-            writer.write(batch)
+            writer.write(filled(batch, defaults))
         return writer.finish()
     except BaseException:
         writer.abandon()
@@ -108,6 +112,7 @@ class _TableWriter:
         self._checks = checks
         self._mode = spec.mode
         self._target = spec.file_size
+        self._most = spec.max_records_per_file or sys.maxsize
         self._fields = partition_fields(spec.schema, spec.partition_columns)
         self._file_schema = file_schema(spec.schema, self._fields)
         self._layout: FileLayout = layout_of(
@@ -144,12 +149,15 @@ class _TableWriter:
         limit = min(MAX_ROW_GROUP_BYTES, self._target)
         # A batch may be far larger than a file should be.
         step = max(1, rows.num_rows * limit // max(rows.nbytes, 1))
-        for start in range(0, rows.num_rows, step):
+        start = 0
+        while start < rows.num_rows:
             file = self._open.get(key) or self._start(key)
-            file.add(rows.slice(start, step))
+            taken = rows.slice(start, min(step, self._most - file.rows))
+            file.add(taken)
+            start += taken.num_rows
             if file.buffered_bytes >= limit:
                 file.flush()
-            if file.size >= self._target:
+            if file.size >= self._target or file.rows >= self._most:
                 self._close(key)
         self._make_room()
 

@@ -158,7 +158,7 @@ class Vacuum:
         rules = Orphanage(kept, horizon.orphans_before, tuple(columns), nested)
         changes: KeySet | None = None
         for info in find_orphans(self.open_store(row), rules):
-            if info.key.startswith(CHANGE_FOLDER):
+            if CHANGE_FOLDER in info.key:
                 changes = changes or KeySet(self._change_files(row, horizon))
                 if info.key in changes:
                     continue

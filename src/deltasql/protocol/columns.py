@@ -203,6 +203,12 @@ def is_generated(field: StructField) -> bool:
     return GENERATED in field.metadata
 
 
+def generation_expression(field: StructField) -> str | None:
+    """Return the SQL expression that the column's values are computed by, if there is one."""
+    text = field.metadata.get(GENERATED)
+    return text if isinstance(text, str) else None
+
+
 def is_identity(field: StructField) -> bool:
     """Tell whether the column's values are handed out by the table."""
     return any(key.startswith(_IDENTITY) for key in field.metadata)
@@ -211,6 +217,12 @@ def is_identity(field: StructField) -> bool:
 def has_default(field: StructField) -> bool:
     """Tell whether rows that leave the column out get a value other than null."""
     return DEFAULT in field.metadata
+
+
+def default_expression(field: StructField) -> str | None:
+    """Return the SQL expression of the value that rows without the column get, if there is one."""
+    text = field.metadata.get(DEFAULT)
+    return text if isinstance(text, str) else None
 
 
 def invariant(field: StructField) -> str | None:

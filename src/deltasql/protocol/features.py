@@ -64,7 +64,10 @@ WRITABLE = (READABLE - {"typeWidening-preview"}) | {
     "identityColumns",
     "inCommitTimestamp",
     "invariants",
+    "rowTracking",
 }
+# Features that a table may be given by us; the others of those come from Delta's own engines.
+SWITCHABLE = WRITABLE - {"rowTracking"}
 
 
 def reader_features(protocol: Protocol) -> frozenset[str]:

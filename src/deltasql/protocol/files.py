@@ -11,6 +11,8 @@ LAST_CHECKPOINT = f"{LOG_FOLDER}_last_checkpoint"
 MAX_VERSION = 2**63 - 1
 # Folders below a table's root in which a transaction of ours works on a log of its own.
 STAGED_PREFIX = "tx-"
+# Folders below a table's root into which one write by Spark puts its files.
+WRITE_PREFIX = "w-"
 
 _V = r"(?P<version>\d{20})"
 _C = rf"{_V}\.checkpoint"

@@ -6,20 +6,31 @@ share nothing but the options. No jar is needed, deletion vectors are applied, a
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from deltasql.errors import SchemaError
+from deltasql.spark.batch_sink import batch_sink
 from deltasql.spark.change_feed import plan_changes
 from deltasql.spark.follow_options import parse_follow_options, split_options
 from deltasql.spark.followed_rows import followed_schema, schema_snapshot
+from deltasql.spark.frame_schema import taken_schema
 from deltasql.spark.schema import spark_schema
+from deltasql.spark.sink_options import batch_options, stream_options
 from deltasql.spark.source_errors import told_with_code
 from deltasql.spark.source_options import SOURCE, open_source, parse_options
 from deltasql.spark.stream_source import TableStream
+from deltasql.spark.streaming_sink import streaming_sink
 from deltasql.spark.table_reader import table_reader
 
 
@@ -59,6 +70,18 @@ class DeltaSqlSource(DataSource):
             given, follow = split_options(self.options)
             options = parse_follow_options(follow).for_stream()
             return TableStream(parse_options(given), options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Plan a write."""
+        with told_with_code():
+            chosen = batch_options(self.options, overwrite=overwrite)
+            return batch_sink(chosen, taken_schema(schema), str(uuid.uuid4()))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
+        """Plan one batch of a stream; in complete mode each batch replaces all rows."""
+        with told_with_code():
+            chosen = stream_options(self.options, overwrite=overwrite)
+            return streaming_sink(chosen, taken_schema(schema))
 
 
 def register(spark: Any) -> None:

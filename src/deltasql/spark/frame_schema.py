@@ -30,7 +30,16 @@ def frame_schema(frame: DataFrame) -> StructType:
     Raises:
         SchemaError: there is a type that Delta cannot hold.
     """
-    found = parse_schema(frame.schema.json())
+    return taken_schema(frame.schema)
+
+
+def taken_schema(schema: types.StructType) -> StructType:
+    """Return columns of Spark, all of them nullable, as Delta takes them.
+
+    Raises:
+        SchemaError: there is a type that Delta cannot hold.
+    """
+    found = parse_schema(schema.json())
     return StructType(tuple(_taken(field) for field in found.fields))
 
 

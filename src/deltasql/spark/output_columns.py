@@ -5,7 +5,7 @@ The rules are those of `deltasql.data.casting`, told to Spark as expressions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,18 +20,23 @@ from deltasql.spark.frame_schema import bare_type, spark_type
 _Reach: TypeAlias = Callable[[str], Column]
 
 
-def output_columns(given: StructType, table: StructType) -> list[Column]:
+def output_columns(
+    given: StructType, table: StructType, defaults: Mapping[str, Column] | None = None
+) -> list[Column]:
     """Return the table's columns, in its order and under its names, made from the given ones.
 
-    Missing columns become null; case does not matter in names.
+    Missing columns get their default or become null; case does not matter in names.
 
     Raises:
         SchemaError: there are columns that the table lacks, or types that do not fit.
     """
     walk = _Walk("")
     walk.refuse_extra(given, table)
+    known = defaults or {}
     return [
-        walk.member(field, given, lambda name: F.col(quoted(name))).alias(field.name)
+        known[field.name]
+        if field.name in known
+        else walk.member(field, given, lambda name: F.col(quoted(name))).alias(field.name)
         for field in table.fields
     ]
 

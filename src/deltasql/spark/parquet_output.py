@@ -24,6 +24,7 @@ from deltasql.errors import ConfigError, CorruptDataError, UnsupportedFeatureErr
 from deltasql.protocol.actions import Add
 from deltasql.protocol.arrow_schema import FIELD_ID
 from deltasql.protocol.columns import physical_name
+from deltasql.protocol.files import WRITE_PREFIX
 from deltasql.protocol.schema import StructField, StructType
 from deltasql.spark.causes import told_by_spark
 from deltasql.spark.frame_schema import file_fields
@@ -55,7 +56,7 @@ class ParquetOutput:
             ConstraintViolationError: a row breaks a constraint.
             CorruptDataError: the files do not hold the rows that the job saw.
         """
-        with open_folder(store, f"w-{self.spec.roll()}") as folder:
+        with open_folder(store, f"{WRITE_PREFIX}{self.spec.roll()}") as folder:
             _require_reach(frame, folder)
             _refuse_binary(self._partitions)
             with told_by_spark():

@@ -195,10 +195,13 @@ def transaction(
     *,
     user_metadata: str | None = None,
     commit_id: str | None = None,
+    txn: tuple[str, int] | None = None,
     settings: Settings | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Iterator[SparkTransaction]:
     """Open a transaction; the end of the block commits, an exception inside forgets everything.
+
+    `txn=(app, version)` makes a repetition a no-op: a batch of a stream is written once.
 
     Raises:
         CommitConflictError: somebody committed to a table that was named; nothing is committed.
@@ -207,7 +210,7 @@ def transaction(
     require_delta(spark)
     with (
         open_catalog(uri, settings=settings, storage_options=storage_options) as catalog,
-        catalog.transaction(user_metadata=user_metadata, commit_id=commit_id) as inner,
+        catalog.transaction(user_metadata=user_metadata, commit_id=commit_id, txn=txn) as inner,
     ):
         names = Names(spark, f"deltasql_tx_{uuid.uuid4().hex}")
         tx = SparkTransaction(spark, inner, PinnedTables.of(inner.pin()), names)

@@ -69,15 +69,6 @@ class WriteOptions:
             return "overwrite"
         return "merge" if self.merge_schema else "strict"
 
-    @property
-    def commit(self) -> dict[str, Any]:
-        """What the commit is told besides its actions."""
-        return {
-            "commit_id": self.commit_id,
-            "user_metadata": self.user_metadata,
-            "txn": self.txn,
-        }
-
 
 def parse_options(
     mode: str, options: Mapping[str, Any] | None = None, named: Mapping[str, Any] | None = None

@@ -291,7 +291,7 @@ def test_invariants_of_a_column_are_enforced():
     [
         ({"delta.generationExpression": "1"}, {}, "generated"),
         ({"delta.identity.start": 1}, {}, "identity"),
-        ({"CURRENT_DEFAULT": "1"}, {}, "default"),
+        ({"CURRENT_DEFAULT": "rand()"}, {}, "default"),
         ({"delta.invariants": "{"}, {}, "delta.invariants"),
         ({}, {"delta.constraints.odd": "id % 2 = 1"}, "odd"),
     ],

@@ -204,7 +204,13 @@ def test_reader_features_that_we_lack_are_refused_by_name(feature):
 
 @pytest.mark.parametrize(
     "feature",
-    ["rowTracking", "icebergCompatV1", "checkpointProtection", "collations", "never heard of"],
+    [
+        "materializePartitionColumns",
+        "icebergCompatV1",
+        "checkpointProtection",
+        "collations",
+        "never heard of",
+    ],
 )
 def test_writer_features_that_we_lack_are_refused_for_writing_only(feature):
     found = protocol(1, 7, None, [feature])

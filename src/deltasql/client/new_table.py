@@ -1,0 +1,120 @@
+"""A table that is not there yet: planned, perhaps filled, and made by one commit."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from deltasql.catalog.catalog import check_name
+from deltasql.catalog.commit_request import CommitRequest
+from deltasql.catalog.commits import NewTable
+from deltasql.catalog.definitions import TableDefinition
+from deltasql.catalog.rows import TableRow, TableState, split_name
+from deltasql.catalog.snapshots import Snapshot
+from deltasql.client.creation import TableSpec, check_place, creation_note, first_actions
+from deltasql.client.session import Session
+from deltasql.errors import TableExistsError
+from deltasql.protocol.actions import Metadata, Protocol
+from deltasql.protocol.conflicts import ReadSet
+from deltasql.storage.location import parse_location
+from deltasql.storage.resolve import location_key
+
+# The version before the first.
+_NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTable:
+    """What the first commit of a table makes of it."""
+
+    row: TableRow
+    protocol: Protocol
+    metadata: Metadata
+
+    def snapshot(self, session: Session) -> Snapshot:
+        """Return the table as it is before its first version: empty."""
+        definition = TableDefinition(self.protocol, self.metadata, ())
+        return Snapshot(session.book.database, self.row, _NONE, 0, definition)
+
+
+def plan_table(session: Session, spec: TableSpec) -> PlannedTable:
+    """Return the table that a commit may create, its name and its place checked.
+
+    Raises:
+        TableExistsError: the name or the location is taken.
+        SchemaError, BadArgumentError, UnsupportedFeatureError: the table cannot be made.
+    """
+    namespace, name = split_name(spec.name)
+    check_name(namespace, name)
+    table_id, now = session.new_id(), session.now_ms()
+    row = TableRow(
+        table_id,
+        namespace,
+        name,
+        spec.location,
+        location_key(spec.location),
+        created_at=now,
+        current_version=_NONE,
+        last_ict=0,
+        metadata_version=_NONE,
+        protocol_version=_NONE,
+        state=TableState.ACTIVE,
+        first_version=0,
+        mirrored_through=_NONE,
+        log_floor=0,
+        properties={},
+    )
+    planned = PlannedTable(row, *first_actions(spec, table_id, now))
+    _check_neighbours(session, row)
+    check_place(session.store_at(row.location), session.new_id())
+    return planned
+
+
+def create_empty(session: Session, planned: PlannedTable) -> int:
+    """Create a table without rows and return its first version."""
+    note = creation_note(planned.metadata)
+    note = replace(note, committer=session.committer, client=session.client)
+    request = CommitRequest(planned.row.table_id, (), ReadSet(_NONE), note, session.new_id())
+    return create_with(session, planned, request)
+
+
+def create_with(session: Session, planned: PlannedTable, request: CommitRequest) -> int:
+    """Create a table together with what is asked for, as its first version.
+
+    Raises:
+        TableExistsError: the name or the location was taken meanwhile.
+    """
+    row = planned.row
+    new = NewTable(row.table_id, row.namespace, row.name, row.location, row.location_key)
+    first = (planned.protocol, planned.metadata, *request.actions)
+    whole = replace(request, actions=first, known=None)
+    started = time.monotonic()
+    done = session.book.create(new, whole)
+    session.after_commit([whole], [done], started)
+    return done.version
+
+
+def recheck(session: Session, planned: PlannedTable) -> None:
+    """Look once more before a commit that comes long after the plan.
+
+    Raises:
+        TableExistsError: the name or the location was taken meanwhile.
+    """
+    _check_neighbours(session, planned.row)
+    check_place(session.store_at(planned.row.location), session.new_id())
+
+
+def _check_neighbours(session: Session, new: TableRow) -> None:
+    """Refuse a name that is taken, and a place inside of another table or around it."""
+    place = parse_location(new.location)
+    for row in session.book.tables():
+        if row.full_name == new.full_name:
+            raise TableExistsError(
+                f"There is a table {new.full_name!r} already.", table=new.full_name
+            )
+        other = parse_location(row.location)
+        if row.state != TableState.DETACHED and (place.holds(other) or other.holds(place)):
+            raise TableExistsError(
+                f"The location {new.location} and that of table {row.full_name} lie in each other.",
+                table=row.full_name,
+            )

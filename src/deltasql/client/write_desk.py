@@ -1,0 +1,108 @@
+"""Where a write begins in one process and is committed in another.
+
+What is written to is pinned first, as a value that can be sent: a table at one version, or a table
+that the commit will make. Files are written by whoever has it; the commit is checked against
+everything that happened since, as if one process had done it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from deltasql.catalog.rows import TableRow
+from deltasql.catalog.snapshots import Snapshot
+from deltasql.client.creation import TableSpec
+from deltasql.client.new_table import PlannedTable, create_with, plan_table, recheck
+from deltasql.client.repeats import written_before
+from deltasql.client.session import Session
+from deltasql.client.staging import CommitOptions, StagedTable
+from deltasql.errors import OwnershipError
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """What a write goes to, as it was when the write began; `new` is a table to be made."""
+
+    row: TableRow
+    epoch: int
+    began_ms: int
+    new: PlannedTable | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDesk:
+    """The writes of one session."""
+
+    session: Session
+
+    def before(self, table_id: str, options: CommitOptions) -> int | None:
+        """Return the version to tell of a write that was made before, or None."""
+        return written_before(self.session, table_id, options)
+
+    def existing(self, table_id: str) -> WriteTarget:
+        """Pin a table at its newest version."""
+        found = self.session.book.table_by_id(table_id)
+        return WriteTarget(found, self._epoch, self.session.now_ms())
+
+    def new(self, spec: TableSpec) -> WriteTarget:
+        """Plan a table that its first rows will make.
+
+        Raises:
+            TableExistsError: the name or the location is taken.
+        """
+        self.session.check_settings(spec.properties)
+        planned = plan_table(self.session, spec)
+        return WriteTarget(planned.row, self._epoch, self.session.now_ms(), planned)
+
+    def stage(self, target: WriteTarget) -> StagedTable:
+        """Return the table to stage work on."""
+        return StagedTable(self.session, self._snapshot(target))
+
+    def commit(
+        self, target: WriteTarget, work: Callable[[StagedTable], None], options: CommitOptions
+    ) -> int:
+        """Commit what `work` stages; a write that was made before is not repeated.
+
+        Raises:
+            CommitConflictError: another commit since the pinning contradicts it.
+            TableExistsError: somebody else has made the table.
+            OwnershipError: the catalog was recovered since.
+        """
+        if target.new is None:
+            found = self.before(target.row.table_id, options)
+            if found is not None:
+                return found
+        self._require_epoch(target)
+        staged = self.stage(target)
+        try:
+            if target.new is None:
+                staged.begin_writing(target.began_ms)
+            work(staged)
+            token = options.commit_id or self.session.new_id()
+            request = staged.request(options, token)
+            if target.new is None:
+                return self.session.commit([request])[0].version
+            recheck(self.session, target.new)
+            return create_with(self.session, target.new, request)
+        finally:
+            staged.end()
+
+    @property
+    def _epoch(self) -> int:
+        return self.session.book.identity.epoch
+
+    def _require_epoch(self, target: WriteTarget) -> None:
+        if target.epoch != self._epoch:
+            raise OwnershipError(
+                f"The catalog was recovered under epoch {self._epoch}; the write began under "
+                f"{target.epoch}.",
+                hint="Write the rows again.",
+            )
+
+    def _snapshot(self, target: WriteTarget) -> Snapshot:
+        if target.new is not None:
+            return target.new.snapshot(self.session)
+        row = target.row
+        found = self.session.book.snapshot(row.table_id, version=row.current_version)
+        return replace(found, table=row)  # as it was pinned: its versions may get other numbers
