@@ -17,6 +17,7 @@ from bench import (
     outage,
     planning,
     report,
+    staging,
     verifying,
 )
 from bench.child import CaseFailedError
@@ -35,6 +36,7 @@ CASES: dict[str, Measure] = {
     "partition-1m": lambda plan: planning.pruning(plan, 1_000_000, "partition"),
     "range-1m": lambda plan: planning.pruning(plan, 1_000_000, "range"),
     "checkpoint-1m": lambda plan: checkpoints.checkpoint(plan, 1_000_000, 5_000_000),
+    "staging-1m": lambda plan: staging.staging(plan, 1_000_000),
     "drain": lambda plan: drain.backlog_drain(plan, 50 if plan.is_quick else 2_000),
     "lag": lag.lag,
     "full-load": full_load.full_load,
@@ -53,6 +55,7 @@ QUICK: dict[str, Measure] = {
     "partition-100k": lambda plan: planning.pruning(plan, 100_000, "partition"),
     "range-100k": lambda plan: planning.pruning(plan, 100_000, "range"),
     "checkpoint-10k": lambda plan: checkpoints.checkpoint(plan, 10_000, 50_000),
+    "staging-10k": lambda plan: staging.staging(plan, 10_000),
     "verify-200": lambda plan: verifying.verify(plan, 200),
 }
 
