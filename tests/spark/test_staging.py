@@ -11,7 +11,7 @@ import deltasql.spark
 from deltasql.errors import InvalidCommitError, UnsupportedFeatureError
 from deltasql.protocol.files import checkpoint_path
 from deltasql.testing.invariants import check_invariants
-from readers import read_deltasql
+from readers import read_deltasql, sort_rows
 from staged_tables import ORDERS, order, place, rows_of, staged_folders
 
 pytestmark = [
@@ -55,7 +55,12 @@ def an_add(found, path):
 
 @pytest.fixture
 def orders(catalog, tmp_path):
-    """More files than fit into a commit: one of ten rows, one of two, many of one."""
+    """More files than fit into a commit."""
+    return an_orders_table(catalog, tmp_path, MANY)
+
+
+def an_orders_table(catalog, tmp_path, count):
+    """A table with one file of ten rows, one of one, and many others of one."""
     table = catalog.create_table(
         "orders",
         location=str(tmp_path / "a é # %"),
@@ -65,7 +70,7 @@ def orders(catalog, tmp_path):
     )
     given = [order(n, "few/é %", n) for n in range(10)] + [order(100, "many"), order(10, None)]
     table.append(pa.Table.from_pylist(given, schema=ORDERS))
-    linked(table, MANY)
+    linked(table, count)
     return table
 
 
@@ -97,6 +102,22 @@ def test_all_of_many_files(session, catalog, catalog_uri, orders):
     assert orders.snapshot().summary().files == 3
     assert len(rows_of(orders)) == MANY + 12
     check_invariants(catalog, "orders")
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("count", [5, pytest.param(3_001, marks=pytest.mark.verify)])
+def test_vectors_are_read_by_delta(session, catalog, catalog_uri, tmp_path, count):
+    """Many files are given through a log of their own: none is missed, none comes twice."""
+    orders = an_orders_table(catalog, tmp_path, count)
+    deltasql.spark.sql(session, catalog_uri, "DELETE FROM orders WHERE id = 3")
+    told = deltasql.spark.explain(catalog_uri, "orders")
+    assert (told.way, told.reason) == ("delta", "rows are deleted by vectors")
+    assert str(told).endswith("read by Delta's reader: rows are deleted by vectors.")
+    frame = deltasql.spark.read(session, catalog_uri, "orders")
+    assert sort_rows(frame.toArrow().to_pylist()) == read_deltasql(orders)
+    some = deltasql.spark.read(session, catalog_uri, "orders", where="day = 'few/é %' and id > 7")
+    assert sorted(row.id for row in some.collect()) == [8, 9]
+    assert deltasql.spark.explain(catalog_uri, "orders", where="day is null").way == "native"
 
 
 @ON_SQLITE

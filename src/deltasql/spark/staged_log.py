@@ -145,19 +145,28 @@ def write_staged_log(snapshot: Snapshot, root: Path, place: StagedPlace) -> Stag
         UnsupportedFeatureError: a file is not on local files, or is named twice.
     """
     log = StagedLog(snapshot, root, place)
-    folder, state = Path(log.path), list[Action]()
+    write_state(Path(log.path), snapshot, snapshot.stream_files(ACTION_COLUMNS), place)
+    return log
+
+
+def write_state(
+    folder: Path, snapshot: Snapshot, files: Iterator[pa.RecordBatch], place: StagedPlace
+) -> None:
+    """Write a log below a folder whose version 0 is a snapshot with these files.
+
+    Raises:
+        UnsupportedFeatureError: a file is not on local files, or is named twice.
+    """
+    state: list[Action] = []
     (folder / LOG_FOLDER).mkdir(parents=True)
-    batches = snapshot.stream_files(ACTION_COLUMNS)
-    first = _up_to(_MOST_IN_A_COMMIT, batches)
+    first = _up_to(_MOST_IN_A_COMMIT, files)
     if sum(batch.num_rows for batch in first) > _MOST_IN_A_COMMIT:
         # SQL is read ahead by a thread while what came before is written
-        with closing(in_order([lambda: chain(first, batches)], threads=1)) as files:
-            write_staged_checkpoint(folder, snapshot, files, place)
+        with closing(in_order([lambda: chain(first, files)], threads=1)) as batches:
+            write_staged_checkpoint(folder, snapshot, batches, place)
     else:
         state = _state(snapshot, Translation.of(adds_of(first), place))
-    actions = [_beginning(snapshot), *state]
-    (folder / commit_key(0)).write_bytes(serialize_actions(actions))
-    return log
+    (folder / commit_key(0)).write_bytes(serialize_actions([_beginning(snapshot), *state]))
 
 
 def _up_to(rows: int, batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
