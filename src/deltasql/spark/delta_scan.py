@@ -13,6 +13,7 @@ import logging
 import shutil
 import tempfile
 import uuid
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,9 +24,9 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from deltasql.catalog.file_actions import ACTION_COLUMNS, adds_of
-from deltasql.catalog.objects import is_absolute, paths_of
+from deltasql.catalog.objects import paths_of
 from deltasql.catalog.snapshots import Snapshot
-from deltasql.errors import UnsafePathError
+from deltasql.errors import CorruptDataError, UnsafePathError
 from deltasql.protocol.codec import serialize_actions
 from deltasql.protocol.columns import mapping_mode
 from deltasql.protocol.features import without_fence
@@ -33,7 +34,7 @@ from deltasql.protocol.files import LOG_FOLDER, commit_key
 from deltasql.spark.delta import delta_log, forget_log, hadoop_spelling, has_delta
 from deltasql.spark.staged_log import local_root, write_state
 from deltasql.spark.translate import StagedPlace, Translation
-from deltasql.storage.paths import resolve_path
+from deltasql.storage.paths import RelativeKey, resolve_path
 
 _logger = logging.getLogger(__name__)
 OpenedLog: TypeAlias = tuple[Any, Any]
@@ -57,10 +58,15 @@ def delta_can_scan(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> 
 
 
 def scan_by_delta(spark: SparkSession, snapshot: Snapshot, where: str | None) -> DataFrame:
-    """Return the rows of the files that may hold what a filter wants, if `delta_can_scan`."""
+    """Return the rows of the files that may hold what a filter wants, if `delta_can_scan`.
+
+    Raises:
+        CorruptDataError: a file is missing.
+    """
     opened = _empty_log(spark, _head(snapshot))
     assert opened is not None  # noqa: S101 (that was asked before)
     files = snapshot.files(ACTION_COLUMNS, where=where)
+    _require_all(local_root(snapshot), files)
     root = hadoop_spelling(spark, str(local_root(snapshot)))
     place = StagedPlace(snapshot.table.full_name, root, uuid.uuid4().hex)
     few = files.num_rows <= _FEW
@@ -127,16 +133,27 @@ def _head(snapshot: Snapshot) -> bytes:
 
 def _lead_elsewhere(files: pa.Table) -> bool:
     """Tell whether a path is not below the table's root: our own reader has its rules for that."""
-    columns = (files["path"].to_pylist(), files["deletion_vector"].to_pylist())
     try:
-        for path, vector in zip(*columns, strict=True):
-            for one in paths_of(path, vector):
-                if is_absolute(one):
-                    return True
-                resolve_path(one)
+        return any(not isinstance(resolve_path(path), RelativeKey) for path in _paths(files))
     except UnsafePathError:
         return True
-    return False
+
+
+def _require_all(root: Path, files: pa.Table) -> None:
+    """A file that is not there is told now, and with our error."""
+    keys = {resolve_path(path).key for path in _paths(files)}
+    missing = [key for key in keys if not (root / key).exists()]
+    if missing:
+        raise CorruptDataError(
+            f"{len(missing)} of the {len(keys)} files to read are missing.",
+            hint="`deltasql fsck` tells which; a vacuum or a hand may have deleted them.",
+        )
+
+
+def _paths(files: pa.Table) -> Iterator[str]:
+    columns = (files["path"].to_pylist(), files["deletion_vector"].to_pylist())
+    for path, vector in zip(*columns, strict=True):
+        yield from paths_of(path, vector)
 
 
 @cache
