@@ -18,6 +18,7 @@ from bench import (
     planning,
     report,
     spark_cases,
+    staging,
     verifying,
 )
 from bench.child import CaseFailedError
@@ -36,6 +37,7 @@ CASES: dict[str, Measure] = {
     "partition-1m": lambda plan: planning.pruning(plan, 1_000_000, "partition"),
     "range-1m": lambda plan: planning.pruning(plan, 1_000_000, "range"),
     "checkpoint-1m": lambda plan: checkpoints.checkpoint(plan, 1_000_000, 5_000_000),
+    "staging-1m": lambda plan: staging.staging(plan, 1_000_000),
     "drain": lambda plan: drain.backlog_drain(plan, 50 if plan.is_quick else 2_000),
     "lag": lag.lag,
     "full-load": full_load.full_load,
@@ -61,6 +63,7 @@ QUICK: dict[str, Measure] = {
     "checkpoint-10k": lambda plan: checkpoints.checkpoint(plan, 10_000, 50_000),
     "list-100k": CASES["list-100k"],
     "spark-files-40k": lambda plan: spark_cases.selective(plan, 40_000),
+    "staging-10k": lambda plan: staging.staging(plan, 10_000),
     "verify-200": lambda plan: verifying.verify(plan, 200),
 }
 

@@ -103,6 +103,26 @@ def test_what_cannot_be_taken_back_is_refused(session, catalog, catalog_uri, tmp
 
 
 @ON_SQLITE
+def test_a_lasting_view_of_a_table_is_refused(session, catalog, catalog_uri, tmp_path):
+    """It would show the log, which is neither pinned nor checked; tables of others are read."""
+    orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
+    session.sql(f"CREATE TABLE raw USING delta LOCATION '{place(orders)}'")
+    session.sql("CREATE VIEW seen AS SELECT id FROM raw WHERE id IN (SELECT id FROM raw)")
+    session.range(3).write.format("delta").saveAsTable("mine")
+    session.sql("CREATE VIEW my_view AS SELECT * FROM mine WHERE id = 2")
+    try:
+        with deltasql.spark.transaction(session, catalog_uri) as tx:
+            for name in ("raw", "seen", "default.seen", "spark_catalog.default.raw"):
+                with pytest.raises(BadArgumentError, match="reads the table orders"):
+                    tx.sql(f"INSERT INTO orders SELECT id + 1, 'x', 1 FROM {name}")
+            tx.sql("INSERT INTO orders SELECT id, 'x', 1 FROM my_view")
+    finally:
+        for words in ("VIEW seen", "VIEW my_view", "TABLE raw", "TABLE mine"):
+            session.sql(f"DROP {words}")
+    assert amounts(orders) == {1: 1, 2: 1}
+
+
+@ON_SQLITE
 def test_compaction_alone_lets_appends_pass(session, catalog, catalog_uri, tmp_path):
     orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
     orders.append(pa.Table.from_pylist([order(2)], schema=ORDERS))

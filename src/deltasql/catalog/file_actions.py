@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,9 +29,9 @@ ACTION_COLUMNS = (
 )
 
 
-def adds_of(files: pa.Table) -> Iterator[Add]:
+def adds_of(files: Iterable[pa.RecordBatch]) -> Iterator[Add]:
     """Yield the adds of a file list that has all of ACTION_COLUMNS, exactly as committed."""
-    for batch in files.to_batches():
+    for batch in files:
         for row in batch.to_pylist():
             yield _add(row)
 

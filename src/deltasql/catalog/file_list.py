@@ -58,6 +58,7 @@ _VECTORS = frozenset({"dv_id", "deletion_vector"})
 # More combinations than this are filtered after the read; a list of them would be slower.
 _MOST_PARTITIONS = 5_000
 _FEW_PARTITIONS = 10
+_KEYS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,26 @@ def stream_files(database: Database, query: FileQuery) -> Iterator[pa.RecordBatc
     """Yield all files in batches of bounded size; for tables too big for one Arrow table."""
     text, params = _statement(database, query, _Pruning(), query.columns)
     return database.arrow_batches(text, params, _schema(query.columns))
+
+
+def list_named(database: Database, query: FileQuery, keys: Sequence[str]) -> pa.Table:
+    """Return the files that have one of these path keys; a file without a vector or with any."""
+    parts = [keys[at : at + _KEYS_AT_ONCE] for at in range(0, len(keys), _KEYS_AT_ONCE)]
+    found = [_named_files(database, query, part) for part in parts]
+    return pa.concat_tables([_schema(query.columns).empty_table(), *found])
+
+
+def _named_files(database: Database, query: FileQuery, keys: Sequence[str]) -> pa.Table:
+    only = database.queries.text("of_keys")
+    text = database.queries.text(
+        "files_at",
+        columns=", ".join(f"f.{name}" for name in query.columns),
+        live_filter=only,
+        filter=only,
+        live_hint="indexed by dl_files_identity",
+    )
+    params = {"table_id": query.table_id, "version": query.version, "keys": list(keys)}
+    return database.arrow_few(text, params, _schema(query.columns))
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,12 @@ class Snapshot:
 
         return stream_files(self.database, self._query(columns, None))
 
+    def files_named(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
+        """Return the files that have one of these path keys."""
+        from deltasql.catalog.file_list import list_named  # noqa: PLC0415 (pyarrow)
+
+        return list_named(self.database, self._query(columns, None), keys)
+
     def summary(self) -> FilesSummary:
         """Return how many files, bytes and rows the snapshot has."""
         with self.database.read() as work:

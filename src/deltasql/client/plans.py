@@ -45,7 +45,7 @@ def live_adds(snapshot: Snapshot, where: str | None = None) -> list[Add]:
     """Return the live files of a snapshot as adds; with a filter, those it may touch."""
     if snapshot.version < snapshot.table.first_version:  # the table is only planned
         return []
-    return list(adds_of(snapshot.files(ACTION_COLUMNS, where=where)))
+    return list(adds_of(snapshot.files(ACTION_COLUMNS, where=where).to_batches()))
 
 
 def plan_append(snapshot: Snapshot, adds: Sequence[Add], mode: str = "Append") -> Planned:

@@ -80,7 +80,7 @@ class CheckpointWriter:
         with tempfile.TemporaryDirectory(prefix="deltasql-checkpoint-") as folder:
             path = Path(folder) / "checkpoint.parquet"
             with closing(gather(rows, schema, self.group_rows)) as groups:
-                counted = _write(path, schema, groups, self.codec)
+                counted = write_groups(path, schema, groups, self.codec)
             size, found = path.stat().st_size, _digest(path)
             crash_point("checkpoint-spooled")
             yield CheckpointFile(version, size, *counted, found), path
@@ -242,8 +242,8 @@ def _readable(version: int) -> Iterator[None]:
         ) from error
 
 
-def _write(
-    path: Path, schema: pa.Schema, groups: Iterable[pa.Table], codec: str
+def write_groups(
+    path: Path, schema: pa.Schema, groups: Iterable[pa.Table], codec: str = "snappy"
 ) -> tuple[int, int]:
     """Write one row group for each table; return how many rows there are, and how many adds."""
     counts = [0, 0]

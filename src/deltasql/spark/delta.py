@@ -62,15 +62,20 @@ def require_delta(spark: SparkSession) -> None:
             "A session of Spark Connect cannot run transactions.",
             hint="Use a session in the driver's own process.",
         )
-    from py4j.java_gateway import JavaClass  # noqa: PLC0415 (loads only with Spark)
-
-    if not isinstance(_delta_log(spark), JavaClass):
+    if not has_delta(spark):
         raise MissingExtraError("Delta's jar is not in this Spark session.", hint=_HINT)
     extensions = spark.conf.get("spark.sql.extensions", None) or ""
     if _EXTENSION not in extensions:
         raise MissingExtraError("Delta's extension is not in this Spark session.", hint=_HINT)
     if spark.conf.get("spark.sql.catalog.spark_catalog", None) != _CATALOG:
         raise MissingExtraError("Delta's catalog is not in this Spark session.", hint=_HINT)
+
+
+def has_delta(spark: SparkSession) -> bool:
+    """Tell whether Delta's jar is in a classic session."""
+    from py4j.java_gateway import JavaClass  # noqa: PLC0415 (loads only with Spark)
+
+    return isinstance(delta_log(spark), JavaClass)
 
 
 def hadoop_spelling(spark: SparkSession, path: str) -> str:
@@ -81,10 +86,11 @@ def hadoop_spelling(spark: SparkSession, path: str) -> str:
 def forget_log(spark: SparkSession, path: str) -> None:
     """Let Delta Spark forget what it keeps of a log."""
     place = _jvm(spark).org.apache.hadoop.fs.Path(path)
-    _delta_log(spark).invalidateCache(spark._jsparkSession, place)  # noqa: SLF001 (no other way)
+    delta_log(spark).invalidateCache(spark._jsparkSession, place)  # noqa: SLF001 (no other way)
 
 
-def _delta_log(spark: SparkSession) -> Any:
+def delta_log(spark: SparkSession) -> Any:
+    """Return Delta Spark's door to logs."""
     return _jvm(spark).org.apache.spark.sql.delta.DeltaLog
 
 

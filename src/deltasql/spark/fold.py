@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -37,6 +37,11 @@ class StagedCommit:
     def info(self) -> CommitInfo:
         """What Delta Spark tells of the statement."""
         return next((a for a in self.actions if isinstance(a, CommitInfo)), CommitInfo())
+
+    @property
+    def paths(self) -> Iterator[str]:
+        """The files that it names."""
+        return (a.path for a in self.actions if isinstance(a, Add | Remove | Cdc))
 
     @property
     def has_files(self) -> bool:

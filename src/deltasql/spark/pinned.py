@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deltasql.catalog.rows import TableRow
@@ -54,6 +54,23 @@ class PinnedTables:
                 f"The path {named.parts[1]} is that of the table {ours.full_name}.",
                 hint="Name the table: its log may be behind the catalog.",
             )
+
+    def refuse_table_behind(self, named: Named, places: Iterable[str]) -> None:
+        """Refuse a table or view of Spark's own catalog that reads a table of ours from its log.
+
+        Raises:
+            BadArgumentError: one of the places is a table's root: its log may be behind the
+                catalog, and what the transaction wrote would not be seen.
+        """
+        for place in places:
+            ours = self._at(place)
+            if ours is not None:
+                raise BadArgumentError(
+                    f"{named.text} of Spark's own catalog reads the table {ours.full_name}, not "
+                    "what the transaction sees.",
+                    hint=f"Name the table: {ours.full_name}.",
+                    table=ours.full_name,
+                )
 
     def _at(self, path: str) -> TableRow | None:
         try:

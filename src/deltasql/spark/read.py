@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -20,10 +20,12 @@ from deltasql.settings import Settings
 from deltasql.spark.address import open_catalog, open_table
 from deltasql.spark.attached import note_views
 from deltasql.spark.counted_frame import counted
+from deltasql.spark.delta_scan import delta_can_scan, scan_by_delta
 from deltasql.spark.native_scan import FileList, scan_natively
-from deltasql.spark.read_plan import ReadPlan, plan_read
+from deltasql.spark.read_plan import ReadPlan, plan_read, require_values
 from deltasql.spark.schema import physical_schema, spark_schema
 from deltasql.spark.source_options import SOURCE, source_options
+from deltasql.storage.local import LocalStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,13 @@ def read(
 
 
 def explain(uri: str | None = None, table: str | None = None, **options: Any) -> ReadPlan:
-    """Return how `read` would read a table: version, files, and by whom they are scanned."""
+    """Return how `read` would read a table: version, files, and by whom they are scanned.
+
+    The session is this thread's, if it has one: Delta's reader may be there, or not.
+    """
     chosen = read_options(options)
     with open_table(uri, table, **chosen.opening) as (_, found):
-        return _plan(found, chosen)[1]
+        return _plan(SparkSession.getActiveSession(), found, chosen)[1]
 
 
 def attach(spark: SparkSession, uri: str | None = None, **options: Any) -> tuple[str, ...]:
@@ -102,15 +107,24 @@ def read_options(options: Mapping[str, Any]) -> ReadOptions:
         ) from None
 
 
-def _plan(table: Table, options: ReadOptions) -> tuple[Snapshot, ReadPlan]:
+def _plan(
+    spark: SparkSession | None, table: Table, options: ReadOptions
+) -> tuple[Snapshot, ReadPlan]:
     snapshot = table.snapshot(options.version, options.timestamp)
-    return snapshot, plan_read(snapshot, table.store, options.where)
+    plan = plan_read(snapshot, table.store, options.where)
+    is_ours = plan.way == "python" and isinstance(table.store, LocalStore)
+    if is_ours and _is_classic(spark) and delta_can_scan(spark, snapshot, plan.files):
+        require_values(snapshot, plan.files)
+        return snapshot, replace(plan, way="delta")
+    return snapshot, plan
 
 
 def _frame(spark: SparkSession, uri: str | None, table: Table, options: ReadOptions) -> DataFrame:
-    snapshot, plan = _plan(table, options)
+    snapshot, plan = _plan(spark, table, options)
     if plan.way == "native" and _is_classic(spark):
         frame = _native_frame(spark, snapshot, plan)
+    elif plan.way == "delta":
+        frame = scan_by_delta(spark, snapshot, options.where)
     else:
         given = source_options(
             uri, plan.table, plan.version, options.where, options.storage_options
@@ -130,7 +144,7 @@ def _rows(snapshot: Snapshot, plan: ReadPlan, where: str | None) -> int | None:
     return exact_rows(plan.files) if is_whole else None
 
 
-def _is_classic(spark: SparkSession) -> bool:
+def _is_classic(spark: SparkSession | None) -> TypeGuard[SparkSession]:
     """Tell whether Spark's own parts can be reached: through Spark Connect they cannot."""
     return hasattr(spark, "_jsparkSession")
 

@@ -20,7 +20,7 @@ from deltasql.storage.local import LocalStore
 from deltasql.storage.paths import RelativeKey, resolve_path
 from deltasql.storage.port import ObjectStore
 
-Way = Literal["native", "python"]
+Way = Literal["native", "delta", "python"]
 Values = dict[str, str | None]
 _COLUMNS = ("path", "size", "partition_values", "deletion_vector", "num_records")
 # Spark looks at every file on the driver, one after the other, and at every directory.
@@ -32,7 +32,7 @@ _AWKWARD = frozenset(":\n\r\\*?[]{}")
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What is read, and which way: Spark's Parquet reader, or ours in Spark's Python workers."""
+    """What is read, and which way: by Spark's Parquet reader, by Delta's, or by ours in tasks."""
 
     table: str
     version: int
@@ -55,7 +55,11 @@ class ReadPlan:
         )
 
 
-_NAMES = {"native": "Spark's Parquet reader", "python": "deltasql in Spark's Python workers"}
+_NAMES = {
+    "native": "Spark's Parquet reader",
+    "delta": "Delta's reader",
+    "python": "deltasql in Spark's Python workers",
+}
 
 
 def plan_read(
@@ -84,7 +88,7 @@ def plan_read(
         return ReadPlan(*told, "python", "a directory holds files of several partitions")
     if len(directories) > _MOST_DIRECTORIES:
         return ReadPlan(*told, "python", f"there are {len(directories)} directories")
-    _check_values(snapshot, directories)
+    _require_values(snapshot, directories)
     reason = "the table is plain Parquet"
     return ReadPlan(*told, "native", reason, found, tuple(directories.items()))
 
@@ -120,11 +124,24 @@ def _directories(paths: tuple[str, ...], values: list[str]) -> dict[str, Values]
     for path, text in zip(paths, values, strict=True):
         if texts.setdefault(path.rpartition("/")[0], text) != text:
             return None
-    decoder = msgspec.json.Decoder(dict[str, str | None])
-    return {place: decoder.decode(text) for place, text in texts.items()}
+    return {place: _decoded(text) for place, text in texts.items()}
 
 
-def _check_values(snapshot: Snapshot, directories: dict[str, Values]) -> None:
+def require_values(snapshot: Snapshot, files: pa.Table) -> None:
+    """Refuse files with a partition value that is none of its column's type.
+
+    Raises:
+        CorruptDataError: there is one; Delta's reader would take it for null.
+    """
+    texts = files["partition_values"].unique().to_pylist()
+    _require_values(snapshot, {text: _decoded(text) for text in texts})
+
+
+def _decoded(text: str) -> Values:
+    return msgspec.json.decode(text, type=dict[str, str | None])
+
+
+def _require_values(snapshot: Snapshot, directories: dict[str, Values]) -> None:
     """Refuse a value that is none of its column's type: Spark would take it for null."""
     mode = mapping_mode(snapshot.metadata.configuration)
     fields = partition_fields(snapshot.schema, snapshot.metadata.partition_columns)

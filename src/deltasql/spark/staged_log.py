@@ -1,28 +1,38 @@
 """A log of its own below a table's root, written from SQL: what Delta Spark works on.
 
-Its first commit is the table's state at one version: protocol without our fence, metadata,
-applications, domains, and all live files by absolute path. Delta Spark adds its commits to it.
+Its version 0 is the table's state at one version: protocol without our fence, metadata,
+applications, domains, and all live files by absolute path; few files as a commit, many as a
+checkpoint. Delta Spark adds its commits to it. What it did is translated back by asking SQL for
+the files that it names, and for no others.
 """
 
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
+import pyarrow as pa
+
+from deltasql.catalog.file_actions import ACTION_COLUMNS, adds_of
+from deltasql.catalog.objects import is_absolute
 from deltasql.catalog.snapshots import Snapshot
-from deltasql.client.plans import live_adds
+from deltasql.data.ordered import in_order
 from deltasql.errors import LogGapError, UnsupportedFeatureError
-from deltasql.protocol.actions import Action, CommitInfo, Metadata, Protocol
+from deltasql.protocol.actions import Action, Add, CommitInfo, Metadata, Protocol
 from deltasql.protocol.codec import decode_commit, serialize_actions
 from deltasql.protocol.features import FENCE, is_fenced, with_features, without_fence
 from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind, commit_key
-from deltasql.protocol.identity import FileKey, file_key
 from deltasql.spark.fold import StagedCommit, fold, refuse_lost_changes
-from deltasql.spark.translate import StagedPlace, Translation
+from deltasql.spark.staged_checkpoint import write_staged_checkpoint
+from deltasql.spark.translate import StagedPlace, Translation, keys_of
 from deltasql.storage.location import parse_location
 
+# More files than these are a checkpoint: as a commit they would all be in memory, here and there.
+_MOST_IN_A_COMMIT = 1_000
 _ICT_VERSION = "delta.inCommitTimestampEnablementVersion"
 
 
@@ -32,13 +42,12 @@ class StagedLog:
 
     snapshot: Snapshot
     root: Path
-    translation: Translation
-    live: frozenset[FileKey]
+    place: StagedPlace
 
     @property
     def path(self) -> str:
         """Where Delta Spark finds the staged table."""
-        return str(self.root / self.translation.place.folder)
+        return str(self.root / self.place.folder)
 
     def commits(self) -> list[StagedCommit]:
         """Return what was committed to the staged log, in order.
@@ -70,9 +79,10 @@ class StagedLog:
         """
         name = self.snapshot.table.full_name
         refuse_lost_changes(name, self.snapshot.metadata, commits)
+        translation = Translation.of(self._named(commits), self.place)
         actions = [
-            self.translation.back(action, self.snapshot.version + 1)
-            for action in fold(commits, self.live)
+            translation.back(action, self.snapshot.version + 1)
+            for action in fold(commits, translation.live)
         ]
         found = [self._of_the_table(action) for action in actions]
         return [action for action in found if action is not None]
@@ -82,6 +92,12 @@ class StagedLog:
         shutil.rmtree(Path(self.path) / LOG_FOLDER, ignore_errors=True)
         with suppress(OSError):  # files were written
             Path(self.path).rmdir()
+
+    def _named(self, commits: list[StagedCommit]) -> Iterator[Add]:
+        """Yield the files of the table that the commits name."""
+        paths = {path for commit in commits for path in commit.paths if is_absolute(path)}
+        keys = {key for path in paths for key in keys_of(path, self.place)}
+        return adds_of(self.snapshot.files_named(sorted(keys), ACTION_COLUMNS).to_batches())
 
     def _of_the_table(self, action: Action) -> Action | None:
         """Put the fence back; leave out what is as it was."""
@@ -123,24 +139,61 @@ def local_root(snapshot: Snapshot) -> Path:
 
 
 def write_staged_log(snapshot: Snapshot, root: Path, place: StagedPlace) -> StagedLog:
-    """Write the state of a snapshot as version 0 of a new log."""
-    translation = Translation.of(live_adds(snapshot), place)
-    adds = translation.staged_adds()
-    # Delta Spark refuses to write to a log with in-commit timestamps that does not begin with one
+    """Write the state of a snapshot as version 0 of a new log.
+
+    Raises:
+        UnsupportedFeatureError: a file is not on local files, or is named twice.
+    """
+    log = StagedLog(snapshot, root, place)
+    write_state(Path(log.path), snapshot, snapshot.stream_files(ACTION_COLUMNS), place)
+    return log
+
+
+def write_state(
+    folder: Path, snapshot: Snapshot, files: Iterator[pa.RecordBatch], place: StagedPlace
+) -> None:
+    """Write a log below a folder whose version 0 is a snapshot with these files.
+
+    Raises:
+        UnsupportedFeatureError: a file is not on local files, or is named twice.
+    """
+    state: list[Action] = []
+    (folder / LOG_FOLDER).mkdir(parents=True)
+    first = _up_to(_MOST_IN_A_COMMIT, files)
+    if sum(batch.num_rows for batch in first) > _MOST_IN_A_COMMIT:
+        # SQL is read ahead by a thread while what came before is written
+        with closing(in_order([lambda: chain(first, files)], threads=1)) as batches:
+            write_staged_checkpoint(folder, snapshot, batches, place)
+    else:
+        state = _state(snapshot, Translation.of(adds_of(first), place))
+    (folder / commit_key(0)).write_bytes(serialize_actions([_beginning(snapshot), *state]))
+
+
+def _up_to(rows: int, batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Take batches until they have more rows than these, or there are no more."""
+    found: list[pa.RecordBatch] = []
+    while sum(batch.num_rows for batch in found) <= rows:
+        batch = next(batches, None)
+        if batch is None:
+            break
+        found.append(batch)
+    return found
+
+
+def _beginning(snapshot: Snapshot) -> CommitInfo:
+    """Delta Spark refuses to write to a log with in-commit timestamps that begins with none."""
     time = snapshot.timestamp if snapshot.definition.has_in_commit_timestamps else None
-    actions: list[Action] = [
-        CommitInfo(in_commit_timestamp=time, timestamp=snapshot.timestamp),
+    return CommitInfo(in_commit_timestamp=time, timestamp=snapshot.timestamp)
+
+
+def _state(snapshot: Snapshot, files: Translation) -> list[Action]:
+    return [
         without_fence(snapshot.protocol),
         snapshot.metadata,
         *snapshot.domains(),
         *snapshot.txns(),
-        *adds,
+        *files.staged_adds(),
     ]
-    log = StagedLog(snapshot, root, translation, frozenset(file_key(add) for add in adds))
-    folder = Path(log.path) / LOG_FOLDER
-    folder.mkdir(parents=True)
-    (Path(log.path) / commit_key(0)).write_bytes(serialize_actions(actions))
-    return log
 
 
 def _features(protocol: Protocol) -> tuple[object, ...]:

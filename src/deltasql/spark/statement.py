@@ -135,6 +135,15 @@ def parse_statement(spark: SparkSession, text: str) -> Statement:
     return Statement(text, kind, tuple(dict.fromkeys(_names(tree))))
 
 
+def walk(tree: Any) -> Iterator[tuple[Any, str]]:
+    """Yield all nodes of a plan with what they are, those of queries in expressions too."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node, _kind(node)
+        waiting += _below(node, _kind(node))
+
+
 def _names(tree: Any) -> Iterator[Named]:
     waiting = [(tree, False)]
     while waiting:

@@ -35,6 +35,7 @@ from deltasql.spark.address import open_catalog
 from deltasql.spark.attached import attached_views
 from deltasql.spark.delta import forget_log, hadoop_spelling, require_delta
 from deltasql.spark.fold import CHANGE_FEED, second_write
+from deltasql.spark.metastore import places_of
 from deltasql.spark.names import Names
 from deltasql.spark.notes import note_of
 from deltasql.spark.pinned import PinnedTables
@@ -120,6 +121,7 @@ class SparkTransaction:
             if row is None:
                 self._refuse_attached(named)
                 self._tables.refuse_stranger(named, paths)
+                self._refuse_behind(named)
                 continue
             if len(named.parts) == 1 and self._names.is_view_of_another(named.parts[0]):
                 raise BadArgumentError(
@@ -147,6 +149,12 @@ class SparkTransaction:
                 hint=f"Name the table: {table}.",
                 table=table,
             )
+
+    def _refuse_behind(self, named: Named) -> None:
+        """A temporary view is what its user made of it; what lasts may hide a table of ours."""
+        is_temporary = len(named.parts) == 1 and self._names.is_view(named.parts[0])
+        if not is_temporary and named.parts[0].lower() != "delta":
+            self._tables.refuse_table_behind(named, places_of(self.spark, named.parts))
 
     def _stage(self, row: TableRow) -> _Staged:
         if row.full_name not in self._staged:

@@ -15,7 +15,8 @@ import msgspec
 from deltasql.catalog.objects import is_absolute, vector_path
 from deltasql.errors import InvalidCommitError, UnsupportedFeatureError
 from deltasql.protocol.actions import Action, Add, Cdc, DeletionVector, Remove
-from deltasql.protocol.identity import path_key
+from deltasql.protocol.identity import FileKey, file_key, path_key
+from deltasql.spark.hadoop_paths import with_letters, without_letters
 
 _LOCAL = "file:///"
 _UUID_CHARS = 20
@@ -33,15 +34,29 @@ class StagedPlace:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """The live files of a table, by the path that the staged log gives them."""
+    """Live files of a table, by the path that the staged log gives them."""
 
     place: StagedPlace
     originals: Mapping[str, Add]
 
     @classmethod
     def of(cls, adds: Iterable[Add], place: StagedPlace) -> Translation:
-        """Return the translation for a table with these live files."""
-        return cls(place, {_absolute(add.path, place): add for add in adds})
+        """Return the translation of these live files.
+
+        Raises:
+            UnsupportedFeatureError: the table names a file twice, by two paths.
+        """
+        found: dict[str, Add] = {}
+        for add in adds:
+            first = found.setdefault(staged_path(add.path, place), add)
+            if first is not add:
+                raise named_twice(place, first.path, add.path)
+        return cls(place, found)
+
+    @property
+    def live(self) -> frozenset[FileKey]:
+        """The identities that the files have in the staged log."""
+        return frozenset(file_key(add) for add in self.staged_adds())
 
     def staged_adds(self) -> list[Add]:
         """Return the live files as the first commit of the staged log names them."""
@@ -50,7 +65,7 @@ class Translation:
                 add,
                 path=path,
                 data_change=False,
-                deletion_vector=_staged_vector(add.deletion_vector, self.place),
+                deletion_vector=staged_vector(add.deletion_vector, self.place),
             )
             for path, add in self.originals.items()
         ]
@@ -108,7 +123,7 @@ class Translation:
             inside = f"{self.place.folder}/{prefix}" if prefix else self.place.folder
             return msgspec.structs.replace(vector, path_or_inline_dv=inside + code)
         original = self.originals[path].deletion_vector if path in self.originals else None
-        staged = _staged_vector(original, self.place)
+        staged = staged_vector(original, self.place)
         if staged is None or staged.id != vector.id:
             raise InvalidCommitError(
                 f"A statement on {self.place.table} gives the file {path} a deletion vector that "
@@ -119,6 +134,15 @@ class Translation:
         return original
 
 
+def named_twice(place: StagedPlace, one: str, other: str) -> UnsupportedFeatureError:
+    """Return the error of a file with two paths."""
+    return UnsupportedFeatureError(
+        f"Table {place.table} names one file twice, as {one} and as {other}: transactions by Spark "
+        "cannot tell them apart.",
+        table=place.table,
+    )
+
+
 def _numbered(add: Add, version: int) -> Add:
     """A staged log counts its versions from 0; the table has its own."""
     if add.default_row_commit_version is None:
@@ -126,24 +150,37 @@ def _numbered(add: Add, version: int) -> Add:
     return msgspec.structs.replace(add, default_row_commit_version=version)
 
 
-def _absolute(path: str, place: StagedPlace) -> str:
+def keys_of(path: str, place: StagedPlace) -> tuple[str, ...]:
+    """Return the keys that a file may have in the table, which the staged log names by a path."""
+    below = f"{place.root}/"
+    relative = path.removeprefix(below) if path.startswith(below) else path
+    spellings = (path, without_letters(path), relative, without_letters(relative))
+    return tuple({path_key(spelling) for spelling in spellings})
+
+
+def staged_path(path: str, place: StagedPlace) -> str:
+    """Return the absolute path of a file of the table, as Hadoop spells it.
+
+    Raises:
+        UnsupportedFeatureError: it is not on local files.
+    """
     one_spelling = path_key(path)
     if one_spelling.startswith(_LOCAL):
-        return f"file:/{one_spelling.removeprefix(_LOCAL)}"
+        return f"file:/{with_letters(one_spelling.removeprefix(_LOCAL))}"
     if is_absolute(path):
         raise UnsupportedFeatureError(
             f"Table {place.table} has the file {path}, which is not on local files.",
             hint="Transactions by Spark work on tables on local files.",
             table=place.table,
         )
-    return f"{place.root}/{path}"
+    return f"{place.root}/{with_letters(path)}"
 
 
-def _staged_vector(vector: DeletionVector | None, place: StagedPlace) -> DeletionVector | None:
+def staged_vector(vector: DeletionVector | None, place: StagedPlace) -> DeletionVector | None:
     """Return the vector by absolute path: one of type `u` is relative to the table's root."""
     path = None if vector is None else vector_path(vector)
     if vector is None or path is None:
         return vector
     return msgspec.structs.replace(
-        vector, storage_type="p", path_or_inline_dv=_absolute(path, place)
+        vector, storage_type="p", path_or_inline_dv=staged_path(path, place)
     )

@@ -6,7 +6,8 @@ import pytest
 from builders import a_remove, an_add
 from deltasql.errors import InvalidCommitError, UnsupportedFeatureError
 from deltasql.protocol.actions import Cdc, DeletionVector, Txn
-from deltasql.spark.translate import StagedPlace, Translation
+from deltasql.protocol.identity import path_key
+from deltasql.spark.translate import StagedPlace, Translation, keys_of, staged_path
 
 PLACE = StagedPlace("orders", "file:/lake/a%20b", "tx-1")
 CODE = "ab^-aqEH.-t@S}K{vb[*k^"
@@ -84,3 +85,29 @@ def test_a_vector_that_the_table_does_not_have_is_refused():
 def test_files_of_other_stores_are_refused():
     with pytest.raises(UnsupportedFeatureError, match="s3://bucket/x"):
         Translation.of([an_add("s3://bucket/x")], PLACE)
+
+
+@pytest.mark.parametrize(
+    ("path", "staged"),
+    [
+        ("day=a%20b/x", "day=a%20b/x"),
+        ("day=%C3%A9%252F/x", "day=é%252F/x"),
+        ("day=é/x", "day=é/x"),
+        ("day=%F0%9F%98%80/x", "day=😀/x"),
+        ("day=a%C2%A0b%C3%A9/x", "day=a%C2%A0bé/x"),
+        ("day=%C2%85/x", "day=%C2%85/x"),
+        ("day=%c3%a9/x", "day=%c3%a9/x"),
+        ("day=é%C3%A9/x", "day=é%C3%A9/x"),
+        ("day=%FF/x", "day=%FF/x"),
+    ],
+)
+def test_letters_are_spelled_as_hadoop_does_and_found_again(path, staged):
+    assert staged_path(path, PLACE) == f"{PLACE.root}/{staged}"
+    assert path in keys_of(f"{PLACE.root}/{staged}", PLACE)
+    assert path_key(f"/x/{path}") in keys_of(staged_path(f"file:///x/{path}", PLACE), PLACE)
+
+
+def test_a_file_with_two_paths_is_refused():
+    adds = [an_add(path) for path in ("day=é/x", "day=%C3%A9/x")]
+    with pytest.raises(UnsupportedFeatureError, match="names one file twice"):
+        Translation.of(adds, PLACE)

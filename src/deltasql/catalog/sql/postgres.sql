@@ -255,6 +255,9 @@ where s.stats_key = {stats_key} and (s.high is null or s.high >= :{low}::text co
 -- name: prune_partitions
 and f.partition_values = any(:{partitions}::text[])
 
+-- name: of_keys
+and coalesce(f.path_key, f.path) = any(:keys::text[])
+
 -- name: file_id_part
 and f.file_id >= :low_id::bigint and f.file_id < :high_id::bigint
 

@@ -112,6 +112,9 @@ where s.stats_key = {stats_key} and (s.high is null or s.high >= :{low})
 -- name: prune_partitions
 and f.partition_values in (select p.value from json_each(:{partitions}) p)
 
+-- name: of_keys
+and coalesce(f.path_key, f.path) in (select k.value from json_each(:keys) k)
+
 -- name: file_id_part
 and f.file_id >= :low_id and f.file_id < :high_id
 
