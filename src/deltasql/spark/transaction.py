@@ -35,6 +35,7 @@ from deltasql.spark.address import open_catalog
 from deltasql.spark.attached import attached_views
 from deltasql.spark.delta import forget_log, hadoop_spelling, require_delta
 from deltasql.spark.fold import CHANGE_FEED, second_write
+from deltasql.spark.job_names import named_jobs
 from deltasql.spark.metastore import places_of
 from deltasql.spark.names import Names
 from deltasql.spark.notes import note_of
@@ -87,7 +88,8 @@ class SparkTransaction:
             if not staged.is_named:
                 self._names.register(row, staged.log.path)
                 staged.is_named = True
-        return self._names.run(parsed, ours)
+        with named_jobs(self.spark, f"deltasql: {parsed.kind}"):
+            return self._names.run(parsed, ours)
 
     def table(self, name: str) -> DataFrame:
         """Return a table as the transaction sees it."""

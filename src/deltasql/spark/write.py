@@ -22,6 +22,7 @@ from deltasql.protocol.schema import StructType
 from deltasql.spark.address import open_catalog, table_name
 from deltasql.spark.causes import told_by_spark
 from deltasql.spark.frame_schema import frame_schema
+from deltasql.spark.job_names import named_jobs
 from deltasql.spark.made_columns import generated_checks, has_made_columns, shaped
 from deltasql.spark.parquet_output import ParquetOutput
 from deltasql.spark.row_checks import spark_checks
@@ -67,7 +68,8 @@ def write(
         if df.isStreaming:
             raise BadArgumentError(
                 "A streaming DataFrame is not written at once.",
-                hint="Write each batch with foreachBatch, with txn_app_id and txn_version.",
+                hint='Use writeStream.format("deltasql"), or foreachBatch with txn_app_id and '
+                "txn_version.",
             )
         given = frame_schema(df)
     name = table_name(uri, table)
@@ -80,7 +82,8 @@ def write(
         if isinstance(target, AlreadyThere):
             return target.version
         work = FrameWrite(df, given, chosen)
-        version = catalog.writes.commit(target, work.stage, commit_options(chosen))
+        with named_jobs(df.sparkSession, f"deltasql: write to {name}"):
+            version = catalog.writes.commit(target, work.stage, commit_options(chosen))
         crash_point("after-spark-commit")
         return version
 
