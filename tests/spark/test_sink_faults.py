@@ -16,6 +16,7 @@ from deltasql.errors import (
     SchemaError,
     TableExistsError,
     TableNotFoundError,
+    UnsupportedFeatureError,
 )
 from deltasql.spark.sink_options import batch_options, stream_options
 from deltasql.testing import check_invariants
@@ -223,6 +224,22 @@ def test_a_slow_write_whose_file_vacuum_took(uri, table):
     with pytest.raises(CorruptDataError, match="are gone"):
         job.commit(message)
     assert table.version == 0
+
+
+@pytest.mark.parametrize("kind", [SparkJob, SparkBatch])
+def test_a_disk_that_the_tasks_do_not_share(uri, table, kind):
+    job = kind(uri)
+    message = job.task(1)
+    files(table)[0].unlink()
+    with pytest.raises(CorruptDataError, match="are gone"):
+        job.commit(message)
+    assert table.version == 0
+
+
+@pytest.mark.parametrize("kind", [SparkJob, SparkBatch])
+def test_a_memory_that_the_tasks_do_not_share(uri, tmp_path, kind):
+    with pytest.raises(UnsupportedFeatureError, match=r"error\[DS203\].*memory"):
+        kind(uri, "far", location=f"memory://bucket/{tmp_path.name}")
 
 
 def test_rows_that_do_not_fit(uri, tmp_path):

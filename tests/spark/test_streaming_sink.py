@@ -136,6 +136,7 @@ def test_a_checkpoint_that_is_gone_begins_anew(arriving, catalog, catalog_uri, t
     assert len(ids(table)) == 60
 
 
+@pytest.mark.req("R84")
 def test_several_tables_of_each_batch(arriving, catalog, catalog_uri, tmp_path):
     """The recipe of the guide: one transaction over both tables, known by the batch's number."""
     a_table(catalog, tmp_path, "orders", partition_by=[])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deltasql.client.plans import Planned
+from deltasql.client.presence import require_present
 from deltasql.client.staging import CommitOptions, StagedTable
 from deltasql.client.write_desk import WriteTarget
 from deltasql.crash import crash_point
@@ -21,6 +22,7 @@ from deltasql.spark.sink_options import SinkOptions
 from deltasql.spark.sink_tasks import TaskOutput
 from deltasql.spark.write_options import WriteOptions
 from deltasql.spark.write_target import AlreadyThere, find_target, fit, plan_write
+from deltasql.storage.location import parse_location
 
 _HINT = "Write with deltasql.spark.write, where Spark itself makes and checks the values."
 
@@ -44,6 +46,7 @@ def plan_sink(options: SinkOptions, given: StructType) -> SinkPlan | AlreadyTher
         target = find_target(catalog, options.table, given, how)
         if isinstance(target, AlreadyThere):
             return target
+        _refuse_memory(target)
         staged = catalog.writes.stage(target)
         fitted = fit(staged, given, how)
         spec = staged.write_spec(fitted, data_change=how.data_change)
@@ -71,6 +74,7 @@ def commit_sink(
 
     def stage(staged: StagedTable) -> None:
         fitted = fit(staged, given, options.write)
+        _require_reach(target, adds, staged)
         staged.stage(noted(plan_write(staged.snapshot, adds, options.write)), fitted)
         crash_point("before-sink-commit")
 
@@ -82,6 +86,23 @@ def commit_sink(
 
 def _opening(how: WriteOptions) -> dict[str, Any]:
     return {"storage_options": how.storage_options, "may_create": how.location is not None}
+
+
+def _refuse_memory(target: WriteTarget) -> None:
+    """What a task keeps in its memory is gone with it."""
+    if parse_location(target.row.location).scheme == "memory":
+        raise UnsupportedFeatureError(
+            f"Table {target.row.full_name} lies in the memory of one process, which Spark's tasks "
+            "do not share.",
+            hint="Write with deltasql.spark.write in that process.",
+            table=target.row.full_name,
+        )
+
+
+def _require_reach(target: WriteTarget, adds: list[Add], staged: StagedTable) -> None:
+    """Make sure that tasks wrote to the disk that the table is on, not to one of the same name."""
+    if parse_location(target.row.location).scheme == "file":
+        require_present(adds, staged.store)
 
 
 def _require_ours(spec: WriteSpec, given: StructType) -> None:

@@ -110,13 +110,15 @@ def _read(options: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any
 
 def _name(key: str) -> str:
     folded = key.replace("_", "").lower()
-    for name in _READERS:
-        if name.replace("_", "") == folded:
-            return name
-    close = get_close_matches(key, [*_READERS, *map(_camel, _READERS)], 1)
+    names = {name.replace("_", ""): name for name in _READERS}
+    if folded in names:
+        return names[folded]
+    close = [names[found] for found in get_close_matches(folded, names, 1)]
+    known = ", ".join(_READERS)
+    meant = [name if "_" in key else _camel(name) for name in close]
     raise BadArgumentError(
         f"A write has no option {key!r}.",
-        hint=f"Did you mean {close[0]}?" if close else f"Options are: {', '.join(_READERS)}.",
+        hint=f"Did you mean {meant[0]}?" if meant else f"Options are: {known}.",
     )
 
 
