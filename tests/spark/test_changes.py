@@ -14,6 +14,7 @@ from deltasql.errors import (
     BadArgumentError,
     ChangeDataMissingError,
     SchemaError,
+    StreamError,
     VersionNotFoundError,
 )
 from deltasql.protocol.schema import Primitive, StructField
@@ -227,6 +228,15 @@ def test_a_stream_stops_where_the_feed_was_off(uri, catalog, tmp_path):
     assert stream.next() == []
     table.alter(properties={"delta.enableChangeDataFeed": "false"})
     with pytest.raises(ChangeDataMissingError, match="version 3 of orders"):
+        stream.next()
+
+
+def test_a_checkpoint_without_the_feed_is_none_of_the_feed(uri, table):
+    table.append(rows(1))
+    stream = Driver(uri, "orders")
+    stream.next()
+    stream.restart(readChangeFeed="true")
+    with pytest.raises(StreamError, match="of a stream of orders without the change feed"):
         stream.next()
 
 

@@ -18,9 +18,11 @@ from deltasql.protocol.schema import Primitive, StructField, StructType
 from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import StoreOpener
 
-# What one task reads: so many bytes, or so many files.
+# What one task reads: so many bytes, or so many files. A batch of a stream has few files, and its
+# tasks have fewer, so that there are several.
 _TASK_BYTES = 128 * 1024 * 1024
 _TASK_FILES = 1_000
+_FOLLOWED_FILES = 100
 
 CHANGE, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 MARKS = (CHANGE, VERSION, TIME)
@@ -85,7 +87,7 @@ class ScanTask(InputPartition):
 
 def scan_tasks(what: RowsToRead, files: pa.Table) -> Sequence[ScanTask]:
     """Share files out among tasks."""
-    return [ScanTask(what, packed(part)) for part in shared_out(files)]
+    return [ScanTask(what, packed(part)) for part in shared_out(files, _FOLLOWED_FILES)]
 
 
 def changed_files(commit: FollowedCommit, files: Sequence[ChangedFile]) -> pa.Table:
@@ -106,11 +108,11 @@ def changed_files(commit: FollowedCommit, files: Sequence[ChangedFile]) -> pa.Ta
     return pa.Table.from_pylist(rows, CHANGED_FILES)
 
 
-def shared_out(files: pa.Table) -> Iterator[pa.Table]:
-    """Yield the files of each task."""
+def shared_out(files: pa.Table, most: int = _TASK_FILES) -> Iterator[pa.Table]:
+    """Yield the files of each task, at most so many."""
     start, size = 0, 0
     for at, each in enumerate(files["size"].to_pylist()):
-        if at > start and (size + each > _TASK_BYTES or at - start >= _TASK_FILES):
+        if at > start and (size + each > _TASK_BYTES or at - start >= most):
             yield files.slice(start, at - start)
             start, size = at, 0
         size += each

@@ -15,6 +15,7 @@ _FIELDS = {
     "version": int,
     "index": int,
     "isInitialSnapshot": bool,
+    "isChangeFeed": bool,
     "commitId": str,
 }
 
@@ -32,6 +33,7 @@ class StreamOffset:
     version: int
     index: int
     is_snapshot: bool
+    is_feed: bool = False
     commit_id: str = ""
 
     @property
@@ -48,6 +50,7 @@ class StreamOffset:
             "version": self.version,
             "index": self.index,
             "isInitialSnapshot": self.is_snapshot,
+            "isChangeFeed": self.is_feed,
             "commitId": self.commit_id,
         }
 

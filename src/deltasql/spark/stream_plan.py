@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -24,6 +24,8 @@ from deltasql.spark.follow_rules import Follower, starting_version
 from deltasql.spark.scan_tasks import CHANGED_FILES, changed_files
 from deltasql.spark.snapshot_files import snapshot_files
 from deltasql.spark.stream_offset import StreamOffset
+
+_WITH = {True: "with", False: "without"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +77,17 @@ class StreamPlan:
         with self._feed() as feed:
             head = self._head(feed.row) if newest is None else newest
             if self.options.is_latest:
-                return _offset(feed, head + 1)
+                return self._offset(feed, head + 1)
             if self.options.start is None:
-                return _offset(feed, head, is_snapshot=True)
-            return _offset(feed, starting_version(self.table, feed.row, self.options.start))
+                return self._offset(feed, head, is_snapshot=True)
+            return self._offset(feed, starting_version(self.table, feed.row, self.options.start))
 
     def newest(self) -> StreamOffset:
         """Return where the stream has read everything."""
         seen = read_head(self.database, self.table.table_id)
         if self._newest is None or self._newest[1] != seen:
             with self._feed() as feed:
-                self._newest = (_offset(feed, self._head(feed.row) + 1), seen)
+                self._newest = (self._offset(feed, self._head(feed.row) + 1), seen)
         return self._newest[0]
 
     def latest(self, start: StreamOffset, room: Admission) -> StreamOffset:
@@ -110,9 +112,9 @@ class StreamPlan:
                 sizes = self._snapshot(start.version)["size"].slice(index).to_pylist()
                 taken = room.take(sizes)
                 if taken < len(sizes):
-                    return _offset(feed, version, index + taken, is_snapshot=True)
+                    return self._offset(feed, version, index + taken, is_snapshot=True)
                 version, index = version + 1, 0
-            return _offset(feed, *self._advance(feed, version, index, room))
+            return self._offset(feed, *self._advance(feed, version, index, room))
 
     def files(self, start: StreamOffset, end: StreamOffset) -> pa.Table:
         """Return the files from one offset to another, the same ones whenever it is asked.
@@ -194,6 +196,14 @@ class StreamPlan:
         self.table.snapshot(version).require_files()
         return self._listed[1]
 
+    def _offset(
+        self, feed: CommitFeed, version: int, index: int = 0, *, is_snapshot: bool = False
+    ) -> StreamOffset:
+        bare = StreamOffset(
+            feed.row.table_id, feed.epoch, version, index, is_snapshot, self.options.is_feed
+        )
+        return replace(bare, commit_id=feed.commit_id(bare.touched) or "")
+
     def _head(self, row: TableRow) -> int:
         return row.current_version if self.last is None else min(self.last, row.current_version)
 
@@ -202,6 +212,11 @@ class StreamPlan:
         name = feed.row.full_name
         if offset.table_id != feed.row.table_id:
             raise StreamError(f"The checkpoint is of another table than {name}.", table=name)
+        if offset.is_feed != self.options.is_feed:
+            raise StreamError(
+                f"The checkpoint is of a stream of {name} {_WITH[offset.is_feed]} the change feed.",
+                table=name,
+            )
         if offset.epoch != feed.epoch:
             raise StreamError(
                 f"The checkpoint is of epoch {offset.epoch} of the catalog, which is in epoch "
@@ -239,14 +254,6 @@ class StreamPlan:
             if feed.row.state is TableState.DELETED:
                 raise TableNotFoundError(f"Table {feed.row.full_name} was dropped.")
             yield feed
-
-
-def _offset(
-    feed: CommitFeed, version: int, index: int = 0, *, is_snapshot: bool = False
-) -> StreamOffset:
-    bare = StreamOffset(feed.row.table_id, feed.epoch, version, index, is_snapshot)
-    commit_id = feed.commit_id(bare.touched) or ""
-    return StreamOffset(feed.row.table_id, feed.epoch, version, index, is_snapshot, commit_id)
 
 
 def _span(first: int, upto: int, count: int) -> int:
