@@ -35,6 +35,11 @@ def script(chance: random.Random, length: int) -> list[Step]:
     return [makers[kind](chance, kind, number) for number, kind in enumerate(kinds)]
 
 
+def first_rows(chance: random.Random) -> Step:
+    """Return an append to a table that has its three columns."""
+    return Step(rows=_rows(chance))
+
+
 def _write(chance: random.Random, kind: str, number: int) -> Step:
     rows = _rows(chance)
     if kind == "replace":

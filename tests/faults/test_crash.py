@@ -76,7 +76,7 @@ ELSEWHERE = {
     "after-take-over": "recovery: test_recovery",
     "before-new-epoch": "recovery: test_recovery",
     "foreign-kept-aside": "a repair by the operator's word: tests/contract/test_verify.py",
-    "after-spark-staging": "Spark: tests/spark/test_transactions.py",
+    "after-spark-staging": "Spark: tests/spark/test_transaction_kill.py",
     "foreign-replaced": "a repair by the operator's word: tests/contract/test_verify.py",
 }
 COMMIT_POINTS = [

@@ -95,7 +95,7 @@ def test_a_transaction_leaves_what_its_statements_leave(uri, tmp_path, seed):
     with deltasql.connect(uri) as catalog:
         pairs = {name: a_pair(catalog, tmp_path, name, vectors) for name in "abc"}
         for name, (plain, _) in pairs.items():
-            first = random_scripts.script(chance, 1)[0]
+            first = random_scripts.first_rows(chance)
             random_scripts.run_plain(first, plain)
             random_scripts.run_ours(first, uri, name)
         for statement in statements:

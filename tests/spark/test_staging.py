@@ -132,6 +132,7 @@ def test_a_file_with_two_paths_is_refused(session, catalog_uri, orders, count):
         pytest.raises(UnsupportedFeatureError, match="names one file twice"),
     ):
         tx.path("orders")
+    assert list(Path(place(orders)).glob("tx-*")) == []
 
 
 @ON_SQLITE

@@ -1,7 +1,6 @@
 """Which names a statement of a transaction binds, what is refused, and what decides."""
 
 import os
-import signal
 import subprocess
 import sys
 
@@ -25,7 +24,6 @@ from staged_tables import (
     amounts,
     order,
     place,
-    staged_folders,
 )
 
 pytestmark = [
@@ -177,32 +175,3 @@ session.close()
     )
     assert "jar is not in this Spark session" in done.stdout, done.stderr
     assert "spark.jars.packages=io.delta:delta-spark_4.2_2.13:4.4.0" in done.stdout
-
-
-@pytest.mark.verify
-@pytest.mark.parametrize("point", ["before-spark-commit", "after-spark-commit"])
-def test_a_killed_process_leaves_all_or_nothing(tmp_path, point):
-    uri = f"deltasql://sqlite/{tmp_path}/c.db"
-    with deltasql.connect(uri) as catalog:
-        orders = a_table(catalog, tmp_path, "orders", rows=[order(1)])
-    code = f"""
-import delta_spark, deltasql.spark
-with deltasql.spark.transaction(delta_spark.session(), {uri!r}) as tx:
-    tx.sql("UPDATE orders SET amount = 2")
-    tx.sql("INSERT INTO orders VALUES (2, 'b', 2)")
-"""
-    paths = [str(delta_spark.ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "DELTASQL_TESTING": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        check=False,
-        env={**env, "DELTASQL_CRASH_AT": point},
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    with deltasql.connect(uri) as catalog:
-        catalog.mirror.run_once()
-        orders = catalog.table("orders")
-        assert amounts(orders) == ({1: 1} if point == "before-spark-commit" else {1: 2, 2: 2})
-        assert staged_folders(orders)
-        check_invariants(catalog, "orders")

@@ -145,7 +145,11 @@ def write_staged_log(snapshot: Snapshot, root: Path, place: StagedPlace) -> Stag
         UnsupportedFeatureError: a file is not on local files, or is named twice.
     """
     log = StagedLog(snapshot, root, place)
-    write_state(Path(log.path), snapshot, snapshot.stream_files(ACTION_COLUMNS), place)
+    try:
+        write_state(Path(log.path), snapshot, snapshot.stream_files(ACTION_COLUMNS), place)
+    except BaseException:
+        log.remove()
+        raise
     return log
 
 
