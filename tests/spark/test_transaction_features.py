@@ -9,7 +9,6 @@ import delta_spark
 import deltasql
 import deltasql.spark
 from delta_spark import read_delta_spark
-from deltasql.errors import UnsupportedFeatureError
 from deltasql.testing.invariants import check_invariants
 from staged_tables import place, rows_of
 
@@ -23,6 +22,9 @@ pytestmark = [
 @pytest.fixture
 def uri(tmp_path):
     return f"deltasql://sqlite/{tmp_path}/c.db"
+
+
+ROW_ID = "_metadata.row_id"
 
 
 class Twins:
@@ -55,6 +57,13 @@ class Twins:
             assert shown[0] == shown[1]
             check_invariants(catalog, "t")
         return found
+
+    def row_ids(self):
+        """Return the ids of all rows, of ours and of the plain one."""
+        with deltasql.connect(self.uri) as catalog:
+            ours = place(catalog.table("t"))
+        frames = [delta_spark._frame(at).select("id", ROW_ID) for at in (ours, self.plain)]
+        return [{row.id: row.row_id for row in frame.collect()} for frame in frames]
 
     @contextmanager
     def snapshot(self):
@@ -138,14 +147,28 @@ def test_new_columns_by_merge_schema(uri, tmp_path):
         assert snapshot.schema.names == ["id", "v", "w", "x"]
 
 
-def test_row_tracking_is_refused_by_name(uri, tmp_path):
-    """Before the cut-over, or when a statement would switch it on."""
+def test_rows_that_are_tracked_keep_their_ids(uri, tmp_path):
     words = "(id long) USING delta TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
-    with pytest.raises(UnsupportedFeatureError, match="rowTracking"):
-        Twins(uri, tmp_path / "tracked", words)
-    other = f"deltasql://sqlite/{tmp_path}/other.db"
-    twins = Twins(other, tmp_path, "(id long) USING delta")
-    with pytest.raises(UnsupportedFeatureError, match="rowTracking"):
-        twins.run("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')")
-    with twins.snapshot() as snapshot:
-        assert snapshot.version == snapshot.table.first_version + 1
+    twins = Twins(uri, tmp_path, words)
+    twins.run("INSERT INTO {t} SELECT id FROM range(0, 6, 1, 1)")
+    twins.run(
+        "UPDATE {t} SET id = id + 100 WHERE id = 3",
+        "DELETE FROM {t} WHERE id = 1",
+        "INSERT INTO {t} SELECT id FROM range(7, 9, 1, 1)",
+    )
+    twins.run("OPTIMIZE {t}")
+    twins.run("INSERT INTO {t} VALUES (20)")
+    assert len(twins.expect_equal()) == 8
+    found, plain = twins.row_ids()
+    assert found == plain
+    assert len(set(found.values())) == 8
+
+
+def test_a_statement_switches_row_tracking_on(uri, tmp_path):
+    twins = Twins(uri, tmp_path, "(id long) USING delta")
+    twins.run("INSERT INTO {t} SELECT id FROM range(0, 4, 1, 1)", "INSERT INTO {t} VALUES (9)")
+    twins.run("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')")
+    twins.run("INSERT INTO {t} VALUES (20)", "UPDATE {t} SET id = 30 WHERE id = 3")
+    assert len(twins.expect_equal()) == 6
+    found, plain = twins.row_ids()
+    assert sorted(found.values()) == sorted(plain.values()) == list(range(6))
