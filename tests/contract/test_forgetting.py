@@ -104,6 +104,21 @@ def test_a_commit_on_a_forgotten_version_is_refused(stage):
         orders._adds.clear(), orders._removes.clear(), orders._notes.clear()
 
 
+def test_files_of_a_version_that_is_forgotten_meanwhile_are_refused(stage):
+    """A snapshot that was opened before would list fewer files than it has."""
+    old = stage.table.snapshot(version=10)
+    assert old.files(["path"]).num_rows
+    stage.catalog.forget_history("orders", HUNDRED_DAYS, dry_run=False)
+    for listed in (
+        lambda: old.files(["path"]),
+        lambda: old.files(["path"], where="id = 1"),
+        lambda: old.files_named(["x"], ["path"]),
+        lambda: list(old.stream_files(["path"])),
+    ):
+        with pytest.raises(VersionNotFoundError, match="has forgotten version 10"):
+            listed()
+
+
 def test_applications_are_remembered(stage):
     stage.catalog.forget_history("orders", timedelta(days=1), dry_run=False)
     before = stage.table.version

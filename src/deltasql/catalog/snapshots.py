@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.catalog.database import Database, Work
 from deltasql.catalog.definitions import TableDefinition, load_definition
-from deltasql.catalog.rows import TableRow
+from deltasql.catalog.rows import TableRow, table_row
 from deltasql.catalog.vacuum_check import refuse_vacuumed
 from deltasql.errors import BadArgumentError, VersionNotFoundError
 from deltasql.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
@@ -71,10 +71,13 @@ class Snapshot:
 
         Raises:
             BadPredicateError: the filter cannot be understood.
+            VersionNotFoundError: the version was forgotten meanwhile.
         """
         from deltasql.catalog.file_list import list_files  # noqa: PLC0415 (pyarrow)
 
-        return list_files(self.database, self._query(columns, self.predicate(where)))
+        found = list_files(self.database, self._query(columns, self.predicate(where)))
+        self._require_kept()
+        return found
 
     def require_files(self) -> None:
         """Refuse a version whose files are gone, before they are looked for.
@@ -90,13 +93,16 @@ class Snapshot:
         """Yield all files in batches, in bounded memory."""
         from deltasql.catalog.file_list import stream_files  # noqa: PLC0415 (pyarrow)
 
-        return stream_files(self.database, self._query(columns, None))
+        yield from stream_files(self.database, self._query(columns, None))
+        self._require_kept()
 
     def files_named(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
         """Return the files that have one of these path keys."""
         from deltasql.catalog.file_list import list_named  # noqa: PLC0415 (pyarrow)
 
-        return list_named(self.database, self._query(columns, None), keys)
+        found = list_named(self.database, self._query(columns, None), keys)
+        self._require_kept()
+        return found
 
     def summary(self) -> FilesSummary:
         """Return how many files, bytes and rows the snapshot has."""
@@ -120,6 +126,22 @@ class Snapshot:
             for domain, text, removed in rows
             if not removed
         ]
+
+    def _require_kept(self) -> None:
+        """Refuse a list of files of which some may have been forgotten while it was made.
+
+        Whoever forgets raises the floor first: a list that was whole is told by the floor after it.
+        """
+        with self.database.read() as work:
+            rows = work.rows("table_by_id", table_id=self.table.table_id)
+        oldest = table_row(rows[0]).oldest_version if rows else None
+        if oldest is None or oldest > self.version:
+            raise VersionNotFoundError(
+                f"Table {self.table.full_name} has forgotten version {self.version} while its "
+                "files were listed.",
+                table=self.table.full_name,
+                version=self.version,
+            )
 
     def _query(self, columns: Sequence[str] | None, predicate: Predicate | None) -> FileQuery:
         from deltasql.catalog.file_list import DEFAULT_COLUMNS, FileQuery  # noqa: PLC0415
