@@ -91,7 +91,7 @@ def test_a_transaction_leaves_what_its_statements_leave(uri, tmp_path, seed):
     """Three tables that read and write each other; every reader sees the same."""
     chance = random.Random(seed)
     vectors = chance.random() < 0.5
-    statements = random_scripts.transaction(chance, "abc", 5)
+    statements = random_scripts.transaction(chance, "abc", 3 if seed < 10 else 6)
     with deltasql.connect(uri) as catalog:
         pairs = {name: a_pair(catalog, tmp_path, name, vectors) for name in "abc"}
         for name, (plain, _) in pairs.items():
