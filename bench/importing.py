@@ -65,29 +65,43 @@ def parsed(place: dict[str, Any], engine: str, tiny: str, log: str) -> Iterator[
         }
 
 
-def bare(place: dict[str, Any], tiny: str, log: str) -> Iterator[dict[str, Any]]:
+def bare(place: dict[str, Any], backend: str, tiny: str, log: str) -> Iterator[dict[str, Any]]:
     """In a child: write the files' rows of a log, parsed before, to a bare table with one index."""
     import pyarrow as pa
-    from adbc_driver_sqlite import dbapi
 
-    def write(rows: Any, name: str) -> None:
-        with dbapi.connect(str(Path(place["dir"], name)), autocommit=True) as connection:
-            cursor = connection.cursor()
-            for pragma in ("journal_mode = wal", "synchronous = full", "cache_size = -200000"):
-                cursor.execute(f"pragma {pragma}").fetchall()
-            cursor.execute("begin")
-            cursor.adbc_ingest("files", rows, mode="create")
-            cursor.execute("create unique index identity on files (path, dv_id, added_version)")
-            cursor.execute("commit")
-            cursor.close()
-
+    write = _to_postgres if backend == "postgres" else _to_sqlite
     windows = {source: [window.files for window in _windows(source)] for source in (tiny, log)}
-    write(pa.concat_tables(windows[tiny]), "tiny.db")
+    write(place, pa.concat_tables(windows[tiny]), "tiny")
     rows = pa.concat_tables(windows[log])
     yield {}
     started = time.perf_counter()
-    write(rows, "bare.db")
+    write(place, rows, "bare")
     yield {"seconds": time.perf_counter() - started}
+
+
+def _to_sqlite(place: dict[str, Any], rows: Any, name: str) -> None:
+    from adbc_driver_sqlite import dbapi
+
+    with dbapi.connect(str(Path(place["dir"], f"{name}.db")), autocommit=True) as connection:
+        cursor = connection.cursor()
+        for pragma in ("journal_mode = wal", "synchronous = full", "cache_size = -200000"):
+            cursor.execute(f"pragma {pragma}").fetchall()
+        cursor.execute("begin")
+        cursor.adbc_ingest(name, rows, mode="create")
+        cursor.execute(f"create unique index {name}_id on {name} (path, dv_id, added_version)")
+        cursor.execute("commit")
+        cursor.close()
+
+
+def _to_postgres(place: dict[str, Any], rows: Any, name: str) -> None:
+    from adbc_driver_postgresql import dbapi
+
+    with dbapi.connect(place["pg_dsn"]) as connection:
+        cursor = connection.cursor()
+        cursor.adbc_ingest(name, rows, mode="create")
+        cursor.execute(f"create unique index {name}_id on {name} (path, dv_id, added_version)")
+        connection.commit()
+        cursor.close()
 
 
 def _engine(catalog: Any, engine: str) -> Any:

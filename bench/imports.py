@@ -67,11 +67,15 @@ def _contenders(plan: Plan) -> dict[str, dict[str, Any]]:
             if plan.has(backend):
                 found[_label(engine, backend)] = {"engine": engine, "backend": backend}
     found |= {_parser(engine): {"engine": engine} for engine in _PARSERS}
-    return found | {_LIMIT: {"limit": True}}
+    limits = {_limit(one): {"limit": one} for one in ours.BACKENDS if plan.has(one)}
+    return found | limits
 
 
 _OPENS = "deltalake (delta-rs) opens the log"
-_LIMIT = "SQLite alone: rows parsed before, one bare table, one index"
+
+
+def _limit(backend: str) -> str:
+    return f"{ours.BACKENDS[backend]} alone: rows parsed before, one bare table, one index"
 
 
 def _label(engine: str, backend: str) -> str:
@@ -89,7 +93,10 @@ def _measure(plan: Plan, given: dict[str, Any], log: str, tiny: str) -> dict[str
         return call("bench.importing:opened", timeout=_HOURS_S, **both)
     with fresh_place(plan) as place:
         if "limit" in given:
-            return call("bench.importing:bare", timeout=_HOURS_S, place=place, **both)
+            backend = given["limit"]
+            return call(
+                "bench.importing:bare", timeout=_HOURS_S, place=place, backend=backend, **both
+            )
         target = "load" if "backend" in given else "parsed"
         return call(f"bench.importing:{target}", timeout=_HOURS_S, place=place, **given, **both)
 
@@ -130,7 +137,7 @@ def _row(label: str, found: dict[str, Answers], reason: str) -> Row:
         more["x deltalake"] = ratio(opens, _middle(found, label))
         more["without the index"] = ratio(opens, _before_index(answers))
         more |= _shares(answers)
-    if label == _LIMIT:
+    if label in {_limit(backend) for backend in ours.BACKENDS}:
         more["x deltalake"] = ratio(_middle(found, _OPENS), _middle(found, label))
     if label == _parser(_MASTER):
         more["x the other"] = ratio(_middle(found, _parser(_PARSERS[0])), _middle(found, label))

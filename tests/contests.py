@@ -36,7 +36,8 @@ def state_of(catalog, table) -> dict:
 def check_settled(catalog, table) -> None:
     """SQL, the log and an independent reader agree, at every version."""
     check_invariants(catalog, "orders")
-    assert catalog.mirror.verify("orders") == []
+    found = catalog.mirror.verify("orders")
+    assert found == [], found
     where = str(place_of(table))
     for version in range(table.version + 1):
         expected = read_deltasql(table, version=version)

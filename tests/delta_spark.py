@@ -1,17 +1,16 @@
 """Stock Delta Spark, the reader that others are measured by: one small session per test process."""
 
 import atexit
-import contextlib
 import functools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from deltasql.jobs.environment import environment
 from readers import Rows, require, sort_rows
 
 ROOT = Path(__file__).parents[1]
@@ -71,7 +70,7 @@ def session() -> Any:
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    with _environment(own):
+    with environment(own):
         spark = builder.getOrCreate()
     atexit.register(spark.stop)
     return spark
@@ -153,17 +152,3 @@ def find_java() -> str:
     if told.returncode:
         require("delta_spark", told.stderr.strip())
     return told.stdout.strip()
-
-
-@contextlib.contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    before = {key: os.environ.get(key) for key in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value

@@ -7,7 +7,8 @@ import pytest
 
 import deltasql
 from builders import a_table, an_add, rows
-from deltasql.parity.log import Difference
+from deltasql.catalog.log_files import LogFiles
+from deltasql.parity.log import Difference, Effort, compare_log
 from deltasql.protocol.files import LAST_CHECKPOINT, checkpoint_path, commit_key
 from deltasql.testing.invariants import check_invariants
 
@@ -187,3 +188,29 @@ def test_a_hint_at_a_checkpoint_that_is_not_there_is_wrong(catalog, table):
     assert kinds(catalog) == [Difference.WRONG_HINT]
     catalog.mirror.repair("orders")
     assert hint.read_bytes() == good
+
+
+def test_a_hint_that_is_about_to_be_moved_is_no_difference(catalog, table):
+    """A checkpoint is recorded before its hint is put: a comparison may come in between."""
+    hint = log_of(table) / LAST_CHECKPOINT
+    older = hint.read_bytes()
+    catalog.mirror.checkpoint("orders", 11)
+    newer = hint.read_bytes()
+    hint.write_bytes(older)
+    session = catalog._session
+    paused = []
+
+    def pause(seconds):
+        paused.append(seconds)
+        hint.write_bytes(newer)
+
+    found = compare_log(
+        session.book,
+        LogFiles(session.book.database),
+        session.book.table("orders"),
+        table.store,
+        Effort(pause=pause),
+    )
+
+    assert found == []
+    assert len(paused) == 1

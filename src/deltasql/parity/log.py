@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from deltasql.protocol.files import LAST_CHECKPOINT, LOG_FOLDER, LogFile, LogFil
 from deltasql.protocol.last_checkpoint import LastCheckpoint, decode_hint
 from deltasql.storage.port import ObjectStore
 
+_MORE_LOOKS, _PAUSE_S = 3, 0.2
 _WORKERS = 8
 _WINDOW = 1_000
 _PIECE = 8 * 1024 * 1024
@@ -81,6 +83,7 @@ class Effort:
 
     workers: int = _WORKERS
     before_each: Callable[[], None] = lambda: None
+    pause: Callable[[float], None] = time.sleep
 
 
 def compare_log(
@@ -103,7 +106,7 @@ def compare_log(
         effort.before_each()
         found += [f for f in [_side_file(file, store)] if f is not None]
     found += _strangers(catalog, row, store, listed, recorded)
-    beside = (_hint(store, recorded.values()), _owner(catalog, row, store))
+    beside = (_settled_hint(log_files, row, store, effort), _owner(catalog, row, store))
     return found + [one for one in beside if one is not None]
 
 
@@ -229,6 +232,21 @@ def _owner(catalog: SqlCatalog, row: TableRow, store: ObjectStore) -> Finding | 
         return None
     detail = "names another catalog, table or epoch, or is damaged"
     return None if is_ours else Finding(Difference.WRONG_OWNER, OWNER_KEY, None, detail)
+
+
+def _settled_hint(
+    log_files: LogFiles, row: TableRow, store: ObjectStore, effort: Effort
+) -> Finding | None:
+    """Compare the hint; one that is wrong is looked at again, because a writer may be about to
+    move it: a checkpoint is put, recorded and hinted one after the other.
+    """
+    found = _hint(store, log_files.all(row.table_id))
+    for _ in range(_MORE_LOOKS):
+        if found is None:
+            break
+        effort.pause(_PAUSE_S)
+        found = _hint(store, log_files.all(row.table_id))
+    return found
 
 
 def _hint(store: ObjectStore, recorded: Collection[RecordedFile]) -> Finding | None:

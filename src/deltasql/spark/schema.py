@@ -23,14 +23,14 @@ from deltasql.protocol.schema import (
 )
 
 FIELD_ID = "parquet.field.id"
-_Change: TypeAlias = Callable[[StructField], StructField]
+Change: TypeAlias = Callable[[StructField], StructField]
 # What of a field's metadata is Delta's own affair; its readers do not show it either.
 _HIDDEN = ("delta.", FIELD_ID)
 
 
 def spark_schema(schema: StructType) -> types.StructType:
     """Return the columns as Delta Spark shows them: names, types, nullability, comments."""
-    return _parsed(_each(schema, _shown))
+    return parsed(changed(schema, _shown))
 
 
 def arrow_schema(schema: types.StructType) -> pa.Schema:
@@ -40,11 +40,36 @@ def arrow_schema(schema: types.StructType) -> pa.Schema:
 
 def physical_schema(schema: StructType, mode: MappingMode) -> types.StructType:
     """Return the columns by the names they have in data files, with their ids where ids count."""
-    return _parsed(_each(schema, lambda field: _physical(field, mode)))
+    return parsed(changed(schema, lambda field: _physical(field, mode)))
 
 
-def _parsed(schema: StructType) -> types.StructType:
+def parsed(schema: DataType) -> types.StructType:
+    """Return a struct as Spark's."""
+    assert isinstance(schema, StructType)  # noqa: S101 (changes keep the kind)
     return types.StructType.fromJson(json.loads(print_schema(schema)))
+
+
+def changed(kind: DataType, change: Change, *, is_loose: bool = False) -> DataType:
+    """Return a type with every field changed, those of nested structs too.
+
+    Where it is loose, lists and maps may hold nulls.
+    """
+
+    def below(inner: DataType) -> DataType:
+        return changed(inner, change, is_loose=is_loose)
+
+    match kind:
+        case StructType():
+            pairs = ((change(field), field.type) for field in kind.fields)
+            return StructType(tuple(replace(new, type=below(old)) for new, old in pairs))
+        case ArrayType():
+            has_null = kind.contains_null or is_loose
+            return replace(kind, element=below(kind.element), contains_null=has_null)
+        case MapType():
+            has_null = kind.value_contains_null or is_loose
+            parts = below(kind.key), below(kind.value)
+            return replace(kind, key=parts[0], value=parts[1], value_contains_null=has_null)
+    return kind
 
 
 def _shown(field: StructField) -> StructField:
@@ -57,24 +82,3 @@ def _physical(field: StructField, mode: MappingMode) -> StructField:
     if mode == "id":
         shown = replace(shown, metadata={**shown.metadata, FIELD_ID: field.metadata[COLUMN_ID]})
     return replace(shown, name=physical_name(field, mode))
-
-
-def _each(kind: StructType, change: _Change) -> StructType:
-    """Change every field, those of nested structs too."""
-    fields = (change(field) for field in kind.fields)
-    changed = (
-        replace(new, type=_below(old.type, change))
-        for old, new in zip(kind.fields, fields, strict=True)
-    )
-    return StructType(tuple(changed))
-
-
-def _below(kind: DataType, change: _Change) -> DataType:
-    match kind:
-        case StructType():
-            return _each(kind, change)
-        case ArrayType():
-            return replace(kind, element=_below(kind.element, change))
-        case MapType():
-            return replace(kind, key=_below(kind.key, change), value=_below(kind.value, change))
-    return kind
