@@ -293,6 +293,7 @@ def test_quiet_prints_data_only(run, orders):
 
 
 @pytest.mark.req("R26")
+@pytest.mark.verify
 def test_the_demo_ends_with_equal_readers(run):
     done = run("demo", "-o", "json")
     rows = data(done)

@@ -97,10 +97,11 @@ def make(place, kind):
     "kind",
     [
         "vectors",
-        pytest.param("rewritten", marks=pytest.mark.verify),
-        pytest.param("by id", marks=pytest.mark.verify),
+        "rewritten",
+        "by id",
     ],
 )
+@pytest.mark.verify
 def test_the_feed_is_delta_sparks(session, uri, catalog, tmp_path, kind):
     session.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     place = str(tmp_path / "made")
@@ -173,6 +174,7 @@ def deltas_complaint(session, place, options):
 
 
 @pytest.mark.usefixtures("needs_delta")
+@pytest.mark.verify
 def test_what_delta_refuses_is_refused(session, uri, table):
     table.append(rows(1))
     table.alter(properties={"delta.enableChangeDataFeed": "false"})

@@ -6,7 +6,7 @@ import delta_spark
 import deltasql
 from builders import ids
 from deltasql.errors import BadArgumentError, UnsupportedFeatureError
-from deltasql.spark import sql, write
+from deltasql.spark import write
 from deltasql.testing import check_invariants
 
 pytestmark = pytest.mark.usefixtures("spark", "needs_delta")
@@ -61,6 +61,7 @@ def test_rows_are_numbered_as_by_delta(session, uri, place):
         assert catalog.mirror.verify("t") == []
 
 
+@pytest.mark.verify
 def test_overwrite_and_restore(session, uri, place):
     before = row_ids(session, place / "ours")
     write(frame(session, 10, 12), uri, "t", mode="overwrite")
@@ -73,21 +74,7 @@ def test_overwrite_and_restore(session, uri, place):
     assert row_ids(session, place / "ours")[20][0] == 5
 
 
-def test_a_statement_of_delta_keeps_the_ids(session, uri, place):
-    theirs = str(place / "theirs")
-    write(frame(session, 3, 5), uri, "t")
-    sql(session, uri, "UPDATE t SET id = id + 100 WHERE id = 3")
-    write(frame(session, 5, 6), uri, "t")
-    frame(session, 3, 5).write.format("delta").mode("append").save(theirs)
-    session.sql(f"update delta.`{theirs}` set id = id + 100 where id = 3")
-    frame(session, 5, 6).write.format("delta").mode("append").save(theirs)
-    found, plain = row_ids(session, place / "ours"), row_ids(session, theirs)
-    assert {key: row for key, (row, _) in found.items()} == {
-        k: row for k, (row, _) in plain.items()
-    }
-    assert (found[103][0], found[4][0]) == (3, 4)
-
-
+@pytest.mark.verify
 def test_delta_spark_goes_on(session, uri, place):
     write(frame(session, 3, 5), uri, "t")
     with deltasql.connect(uri) as catalog:

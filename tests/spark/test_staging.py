@@ -79,6 +79,7 @@ def few(table):
 
 
 @ON_SQLITE
+@pytest.mark.verify
 def test_statements_on_many_files(session, catalog, catalog_uri, orders):
     deltasql.spark.sql(session, catalog_uri, "DELETE FROM orders WHERE id = 3")
     with deltasql.spark.transaction(session, catalog_uri) as tx:

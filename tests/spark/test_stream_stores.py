@@ -30,6 +30,7 @@ def uri(tmp_path, options, fresh_name):
     return uri
 
 
+@pytest.mark.verify
 def test_files_of_a_store(session, uri, options, tmp_path):
     secrets = json.dumps(options)
     stream = Driver(uri, "orders", storageSecrets=secrets, maxFilesPerTrigger=1)

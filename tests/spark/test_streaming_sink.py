@@ -181,6 +181,7 @@ def test_one_table_of_each_batch_by_write(arriving, catalog, catalog_uri, tmp_pa
     assert (table.version, ids(table)) == (3, list(range(30)))
 
 
+@pytest.mark.verify
 def test_statements_of_each_batch(arriving, catalog, catalog_uri, tmp_path, needs_delta):
     """The recipe with Delta's statements: a merge into one table and an append to another."""
     a_table(catalog, tmp_path, "orders", partition_by=[])

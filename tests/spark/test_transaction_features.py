@@ -94,6 +94,7 @@ def test_generated_columns(uri, tmp_path):
     assert "twice" in delta_spark.complaint(caught.value)
 
 
+@pytest.mark.verify
 def test_identity_columns(uri, tmp_path):
     twins = Twins(
         uri,
@@ -108,6 +109,7 @@ def test_identity_columns(uri, tmp_path):
     assert len({row["id"] for row in found}) == 5
 
 
+@pytest.mark.verify
 def test_clustered_tables(uri, tmp_path):
     twins = Twins(uri, tmp_path, "(id long, v string) USING delta CLUSTER BY (id)")
     twins.run("INSERT INTO {t} SELECT id, 'x' FROM range(5)", "INSERT INTO {t} VALUES (9, 'y')")
@@ -119,6 +121,7 @@ def test_clustered_tables(uri, tmp_path):
         assert json.loads(domain.configuration)["clusteringColumns"] == [["v"]]
 
 
+@pytest.mark.verify
 def test_new_columns_by_merge_schema(uri, tmp_path):
     twins = Twins(uri, tmp_path, "(id long, v string) USING delta")
     spark = delta_spark.session()
@@ -147,6 +150,7 @@ def test_new_columns_by_merge_schema(uri, tmp_path):
         assert snapshot.schema.names == ["id", "v", "w", "x"]
 
 
+@pytest.mark.verify
 def test_rows_that_are_tracked_keep_their_ids(uri, tmp_path):
     words = "(id long) USING delta TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
     twins = Twins(uri, tmp_path, words)
@@ -164,6 +168,7 @@ def test_rows_that_are_tracked_keep_their_ids(uri, tmp_path):
     assert len(set(found.values())) == 8
 
 
+@pytest.mark.verify
 def test_a_statement_switches_row_tracking_on(uri, tmp_path):
     twins = Twins(uri, tmp_path, "(id long) USING delta")
     twins.run("INSERT INTO {t} SELECT id FROM range(0, 4, 1, 1)", "INSERT INTO {t} VALUES (9)")

@@ -240,6 +240,7 @@ def test_a_change_feed_takes_one_write(session, catalog, catalog_uri, tmp_path):
 
 
 @ON_SQLITE
+@pytest.mark.verify
 def test_odd_partitions_and_a_plain_delta_table_agree(session, catalog, catalog_uri, tmp_path):
     given = [order(number, day, number) for number, day in enumerate(ODD * 2)]
     orders = catalog.create_table(

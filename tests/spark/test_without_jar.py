@@ -1,9 +1,12 @@
 """A session without Delta's jar: all but its statements works, and those say how to get it."""
 
+import pytest
+
 import spark_no_jar
 from deltasql.spark.delta import PACKAGE
 
 
+@pytest.mark.verify
 def test_all_but_statements(spark, tmp_path):
     uri = f"deltasql://sqlite/{tmp_path}/catalog.db"
     told = spark_no_jar.run(uri, tmp_path / "orders")
