@@ -27,7 +27,7 @@ test: setup servers ## All tests but the long ones
 	$(PYTEST) -m "not verify and not soak" -n 2 --dist loadfile $(ARGS)
 
 verify: setup servers ## The longer proofs: crashes, faults, concurrency
-	$(PYTEST) -m verify -n 2 $(ARGS)
+	$(PYTEST) -m "verify and not soak" -n 2 $(ARGS)
 
 soak: setup servers ## The proofs in full size: hours; the last log is docs/soak.log
 	@$(KEPT) docs/soak.log $(PYTEST) -m soak --timeout 0 $(ARGS)

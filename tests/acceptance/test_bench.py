@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CASES = ["checkpoint-10k", "drain", "full-load", "import-commits", "lag", "outage", "verify-200"]
+CASES = [
+    *("drain", "full-load", "lag", "verify-200"),
+    *(
+        pytest.param(name, marks=pytest.mark.soak)
+        for name in ("checkpoint-10k", "import-commits", "outage", "spark-append", "spark-merge")
+    ),
+]
 
 
 @pytest.fixture(scope="module")

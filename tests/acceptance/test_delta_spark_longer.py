@@ -51,7 +51,7 @@ def step(table, number: int, chance: random.Random) -> None:
         table.append(typed_rows(number * 5, partition))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_a_random_history_is_read_alike_at_every_version(catalog_uri, tmp_path, seed):
     chance = random.Random(seed)
     with deltasql.connect(catalog_uri) as catalog:

@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TOLD = re.compile(r"^[^#\n]*(?:print\(.*\)\s+)?# (.*)$", re.MULTILINE)
 CONF = {
+    # a short program is not worth the compiler's time
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",

@@ -37,8 +37,8 @@ except DeltaSqlError as error:
     print(error.message)
 """
 TOLD = """\
+0
 1
-2
 [(2, 'b'), (3, ''), (4, ''), (5, '')]
 5
 Row(count(*)=5, max(id)=5)

@@ -86,7 +86,7 @@ def test_a_script_leaves_what_delta_leaves(uri, tmp_path, seed):
     run_script(uri, tmp_path, seed, 4 if seed < 20 else 8)
 
 
-@pytest.mark.parametrize("seed", numbers(10, 200))
+@pytest.mark.parametrize("seed", numbers(5, 200))
 def test_a_transaction_leaves_what_its_statements_leave(uri, tmp_path, seed):
     """Three tables that read and write each other; every reader sees the same."""
     chance = random.Random(seed)

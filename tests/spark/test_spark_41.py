@@ -12,7 +12,8 @@ from readers import require
 ROOT = Path(__file__).parents[2]
 SPARK = Path(os.environ.get("DELTASQL_TEST_SPARK41") or ROOT / ".tools/spark41")
 TESTS = [
-    "test_read.py",
+    "test_read.py::test_rows_and_schema_are_those_of_delta_spark",
+    "test_read.py::test_a_filter_skips_files_in_sql_and_is_applied",
     "test_source_filters.py",
     "test_write.py",
     "test_transactions.py::test_two_tables_in_one_commit",

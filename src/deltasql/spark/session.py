@@ -15,7 +15,8 @@ from deltasql.jobs.environment import environment, spark_environment
 from deltasql.spark.delta import delta_settings, require_delta
 
 _DEFAULT_MASTER = "local[*]"
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+# Beside the options of the user's own configuration, which those of a session would replace.
+_JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 _SETTINGS = {
     "spark.app.name": "deltasql",
     # a later filter reaches SQL's planning; by itself Spark keeps it from sources of Python
@@ -50,7 +51,7 @@ def session(
     own = spark_environment(chosen)
     given = {**_SETTINGS, **delta_settings(delta), **(conf or {}), "spark.master": chosen}
     java = archive_options(own["JAVA_HOME"], os.environ)
-    given[_JAVA_OPTIONS] = " ".join(filter(None, [java, given.get(_JAVA_OPTIONS)]))
+    own[_JAVA_OPTIONS] = " ".join(filter(None, [os.environ.get(_JAVA_OPTIONS), java]))
     with environment(own), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pyspark's opinion of the pandas beside it
         return SparkSession.builder.config(map=dict(given)).getOrCreate()
