@@ -17,6 +17,12 @@ def needs_delta(spark):
 
 
 @pytest.fixture
+def uri(tmp_path) -> str:
+    """A catalog in SQLite, where the database makes no difference."""
+    return f"deltasql://sqlite/{tmp_path}/catalog.db"
+
+
+@pytest.fixture
 def session(spark):
     return spark.spark
 

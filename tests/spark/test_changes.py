@@ -31,11 +31,6 @@ KINDS = {
 
 
 @pytest.fixture
-def uri(tmp_path) -> str:
-    return f"deltasql://sqlite/{tmp_path}/catalog.db"
-
-
-@pytest.fixture
 def catalog(uri):
     with deltasql.connect(uri) as opened:
         yield opened

@@ -28,11 +28,6 @@ PRICE = "cast(2.25 as decimal(10,2)) as price"
 
 
 @pytest.fixture
-def uri(tmp_path):
-    return f"deltasql://sqlite/{tmp_path}/catalog.db"
-
-
-@pytest.fixture
 def place(session, uri, tmp_path):
     """The same table twice: `ours` is under SQL, `theirs` stays with Delta Spark."""
     for name in ("ours", "theirs"):

@@ -23,11 +23,6 @@ SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string()), ("amount", pa.int6
 VECTORS = "delta.enableDeletionVectors"
 
 
-@pytest.fixture
-def uri(tmp_path):
-    return f"deltasql://sqlite/{tmp_path}/c.db"
-
-
 def a_pair(catalog, tmp_path, name, vectors):
     """Make a table of Delta's own and one of ours; return where they are."""
     plain, told = str(tmp_path / f"plain {name}"), str(vectors).lower()

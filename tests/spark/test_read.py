@@ -45,12 +45,6 @@ TYPES = pa.table(
 
 
 @pytest.fixture
-def uri(tmp_path) -> str:
-    """SQLite; that the databases make no difference is shown by the first test."""
-    return f"deltasql://sqlite/{tmp_path}/catalog.db"
-
-
-@pytest.fixture
 def catalog(uri):
     with deltasql.connect(uri) as opened:
         yield opened

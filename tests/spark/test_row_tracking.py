@@ -14,11 +14,6 @@ TRACKED = "tblproperties ('delta.enableRowTracking' = 'true')"
 
 
 @pytest.fixture
-def uri(tmp_path):
-    return f"deltasql://sqlite/{tmp_path}/catalog.db"
-
-
-@pytest.fixture
 def place(session, uri, tmp_path):
     """The same table twice, with three rows: `ours` is under SQL, `theirs` stays with Delta."""
     for name in ("ours", "theirs"):

@@ -15,11 +15,6 @@ pytestmark = pytest.mark.req("R26")
 
 
 @pytest.fixture
-def uri(tmp_path):
-    return f"deltasql://sqlite/{tmp_path}/catalog.db"
-
-
-@pytest.fixture
 def orders(uri, tmp_path):
     """Eight files of two ids each, n and n + 100, in two partitions."""
     with deltasql.connect(uri) as catalog:

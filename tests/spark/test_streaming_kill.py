@@ -16,11 +16,6 @@ SECONDS = 6.0
 
 
 @pytest.fixture
-def uri(tmp_path):
-    return f"deltasql://sqlite/{tmp_path}/catalog.db"
-
-
-@pytest.fixture
 def arriving(tmp_path):
     place = tmp_path / "arriving"
     place.mkdir()

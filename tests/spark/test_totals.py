@@ -32,11 +32,6 @@ FROM_SQL = ["count(*)", "min(id)", "MAX( day )", "max(price)", "min(none)", "max
 
 
 @pytest.fixture
-def uri(tmp_path):
-    return f"deltasql://sqlite/{tmp_path}/catalog.db"
-
-
-@pytest.fixture
 def table(uri, tmp_path):
     with deltasql.connect(uri) as catalog:
         made = a_table(catalog, tmp_path, "t", schema=ROWS.schema, partition_by=["p"])

@@ -19,11 +19,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def uri(tmp_path):
-    return f"deltasql://sqlite/{tmp_path}/c.db"
-
-
 ROW_ID = "_metadata.row_id"
 
 

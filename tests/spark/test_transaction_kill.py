@@ -19,11 +19,6 @@ OWN = {"after-spark-staging", "before-spark-commit", "after-spark-commit"}
 
 
 @pytest.fixture
-def uri(tmp_path):
-    return f"deltasql://sqlite/{tmp_path}/c.db"
-
-
-@pytest.fixture
 def tables(uri, tmp_path):
     with deltasql.connect(uri) as catalog:
         for name in "abc":

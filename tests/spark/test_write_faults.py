@@ -24,11 +24,6 @@ ROWS = 100
 
 
 @pytest.fixture
-def uri(tmp_path):
-    return f"deltasql://sqlite/{tmp_path}/catalog.db"
-
-
-@pytest.fixture
 def table(uri, tmp_path):
     with deltasql.connect(uri) as catalog:
         yield a_table(catalog, tmp_path, partition_by=[])

@@ -27,11 +27,6 @@ DOTTED = pa.schema([("id", pa.int64()), ("a.b", pa.int64()), ("p.q", pa.string()
 
 
 @pytest.fixture
-def uri(tmp_path):
-    return f"deltasql://sqlite/{tmp_path}/catalog.db"
-
-
-@pytest.fixture
 def session(spark):
     return delta_spark.session()
 

@@ -16,7 +16,7 @@ try:
     )
 
     HAS_LIMITS = True
-except ImportError:  # pragma: no cover (PySpark 4.1)
+except ImportError:  # PySpark 4.1
     HAS_LIMITS = False
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
