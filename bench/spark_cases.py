@@ -63,7 +63,7 @@ def scan(plan: Plan, rows: int) -> Case:
         f"{rows:,} rows of 6 columns in 20 files, median of {plan.spark_rounds} interleaved "
         "rounds, each a process of its own. The first figure is from the call that starts the "
         "session to the first result, a sum of one column and a count of another. Warm scans are "
-        "medians of 5 in the same session."
+        'medians of 3 in the same session, those of format("deltasql") one each.'
     )
     title = f"Spark: a fresh session and scans, {rows:,} rows"
     return Case(f"spark-scan-{rows}", title, "s", _rows(found, failed, more), bars, how)

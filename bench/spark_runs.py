@@ -9,7 +9,9 @@ from bench import spark_session
 from bench.child import CaseFailedError
 from bench.spark_tables import ROWS, copy, selection
 
-_WARM = 5
+# How often the warm scans are timed: twenty million rows through Python take their time, and a
+# prepared session differs from others only in how it begins.
+_WARM = {"delta": 3, "deltasql": 3, "source": 1, "prepared": 0}
 _TWO = ("count(s)", "sum(k)")
 _ALL = ("sum(id)", "sum(k)", "sum(v)", "max(s)", "max(ts)", "sum(d)")
 _BIG_APPENDS, _SMALL_APPENDS, _MERGES = 4, 20, 3
@@ -29,11 +31,13 @@ def scan(contender: str, place: dict[str, Any], rows: int) -> Iterator[dict[str,
     def frame() -> Any:
         return _table(contender, spark, place)
 
-    warm = {
-        "two columns": _times(lambda: frame().selectExpr(*_TWO).first()),
-        "all columns": _times(lambda: frame().selectExpr(*_ALL).first()),
-        "all rows": _times(lambda: frame().write.format("noop").mode("overwrite").save()),
+    works = {
+        "two columns": lambda: frame().selectExpr(*_TWO).first(),
+        "all columns": lambda: frame().selectExpr(*_ALL).first(),
+        "all rows": lambda: frame().write.format("noop").mode("overwrite").save(),
     }
+    times = _WARM[contender]
+    warm = {name: _times(work, times) for name, work in works.items() if times}
     yield {
         "seconds": first - started,
         "session": begun - started,
@@ -42,11 +46,12 @@ def scan(contender: str, place: dict[str, Any], rows: int) -> Iterator[dict[str,
     }
 
 
-def _times(work: Callable[[], Any]) -> float:
-    """Return the median after a first time that compiles what is new."""
-    work()
+def _times(work: Callable[[], Any], times: int) -> float:
+    """Return the median; where there are several, after a first one that compiles what is new."""
+    if times > 1:
+        work()
     found = []
-    for _ in range(_WARM):
+    for _ in range(times):
         started = time.perf_counter()
         work()
         found.append(time.perf_counter() - started)

@@ -99,8 +99,16 @@ def test_a_log_that_is_not_ours_is_left_alone(catalog, table, clock):
     assert names(table) == before
 
 
-@pytest.mark.parametrize("deletes", [0, 1, 7])
-def test_a_cleanup_cut_short_leaves_a_log_that_opens(catalog, table, clock, deletes):
+@pytest.mark.parametrize(
+    ("point", "passages"),
+    [
+        ("before-log-floor", 1),
+        ("after-log-floor", 1),
+        ("after-log-delete", 1),
+        ("after-log-delete", 7),
+    ],
+)
+def test_a_cleanup_cut_short_leaves_a_log_that_opens(catalog, table, clock, point, passages):
     clock["now"] = START + 55 * DAY
 
     class StopError(Exception):
@@ -108,9 +116,9 @@ def test_a_cleanup_cut_short_leaves_a_log_that_opens(catalog, table, clock, dele
 
     passed = []
 
-    def stop(point: str) -> None:
-        passed.append(point)
-        if passed.count("after-log-delete") == deletes and point.startswith("after-log"):
+    def stop(name: str) -> None:
+        passed.append(name)
+        if name == point and passed.count(point) == passages:
             raise StopError
 
     with hooked(stop), pytest.raises(StopError):

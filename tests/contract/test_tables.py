@@ -6,11 +6,17 @@ import deltasql
 from builders import NO_MIRROR, a_table, an_add, ids, rows
 from deltasql.errors import (
     BadArgumentError,
+    OwnershipError,
     TableExistsError,
     TableNotFoundError,
     TableStateError,
 )
+from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
+
+
+class StopError(BaseException):
+    """The process ends here."""
 
 
 @pytest.fixture
@@ -132,6 +138,28 @@ def test_detach_completes_the_log_and_ends_our_hold(catalog, table):
     assert catalog.mirror.status("orders")["mirrored_through"] == version
     with pytest.raises(TableStateError, match="detached"):
         table.append(rows(2))
+
+
+def test_another_catalog_takes_a_detached_log_over(catalog, table, tmp_path):
+    """Even if the process that detached it died before its marker was gone."""
+
+    def stop(name: str) -> None:
+        if name == "before-marker-removed":
+            raise StopError
+
+    table.append(rows(1))
+    with hooked(stop), pytest.raises(StopError):
+        table.detach()
+    with deltasql.connect(f"deltasql://sqlite/{tmp_path}/other.db") as other:
+        with pytest.raises(OwnershipError, match="managed by catalog") as refused:
+            other.import_table(table.location, "orders", engine="local")
+        assert "Detach the table there first" in refused.value.advice
+        assert table.detach() == table.detach() == table.version
+        other.import_table(table.location, "orders", engine="local")
+        other.cutover("orders")
+        other.table("orders").append(rows(2))
+        assert ids(other.table("orders")) == [1, 2]
+        check_invariants(other, "orders")
 
 
 def test_without_a_mirror_nothing_is_written_to_the_log(catalog_uri, tmp_path):

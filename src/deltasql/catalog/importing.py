@@ -30,6 +30,14 @@ from deltasql.errors import (
 from deltasql.protocol.codec import dump_values
 
 
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """A table that an import replaces, and the name and place that it takes from it."""
+
+    old_id: str
+    place: NewTable
+
+
 @dataclass(slots=True)
 class Importing:
     """Writes the versions of logs into one catalog."""
@@ -69,10 +77,11 @@ class Importing:
         ids = self.file_ids.take(files.num_rows)
         BulkLoad(self.database, table_id).state_part(files, ids, notes, version=version)
 
-    def finish(self, table_id: str, state: TableState) -> TableRow:
-        """Let the table be seen: all of its log is in the book.
+    def finish(self, table_id: str, state: TableState, swap: Swap | None = None) -> TableRow:
+        """Let the table be seen, in the place of another one if so: all of its log is in the book.
 
         Raises:
+            TableStateError: the table that it replaces has commits that are not in its log.
             MalformedActionError: the log has told no protocol or no metadata.
         """
         with self.database.write() as work:
@@ -82,9 +91,11 @@ class Importing:
                 raise MalformedActionError(f"The log at {row.location} has no {missing}.")
             # a commit that was gone when we came cannot be asked for
             work.run("skip_lost_commit", table_id=table_id)
+            if swap is not None:
+                _swap(work, table_id, swap)
             if row.state is TableState.IMPORTING:
                 work.run("set_state", table_id=table_id, state=str(state))
-                row = _locked(work, table_id)
+            row = _locked(work, table_id)
             crash_point("before-import-ends")
         crash_point("after-import-ends")
         return row
@@ -116,24 +127,21 @@ class Importing:
             erase_rows(work, table_id)
             crash_point("before-import-erased")
 
-    def replace(self, old_id: str | None, table_id: str, place: NewTable) -> None:
-        """Give an import the name and the place that it is for, and let the old table go."""
-        with self.database.write() as work:
-            if old_id is not None:
-                old = _locked(work, old_id)
-                work.run("set_state", table_id=old_id, state=str(TableState.DELETED))
-                for name in PURGE:
-                    work.run(name, table_id=old_id)
-                _require_mirrored(old)
-            work.run(
-                "move_table",
-                table_id=table_id,
-                namespace=place.namespace,
-                name=place.name,
-                location_key=place.location_key,
-            )
-            crash_point("before-import-replaces")
-        crash_point("after-import-replaces")
+
+def _swap(work: Work, table_id: str, swap: Swap) -> None:
+    old = _locked(work, swap.old_id)
+    _require_mirrored(old)
+    work.run("set_state", table_id=swap.old_id, state=str(TableState.DELETED))
+    for name in PURGE:
+        work.run(name, table_id=swap.old_id)
+    work.run(
+        "move_table",
+        table_id=table_id,
+        namespace=swap.place.namespace,
+        name=swap.place.name,
+        location_key=swap.place.location_key,
+    )
+    crash_point("before-import-replaces")
 
 
 def _require_mirrored(row: TableRow) -> None:
@@ -148,7 +156,10 @@ def _require_mirrored(row: TableRow) -> None:
 def _locked(work: Work, table_id: str) -> TableRow:
     rows = work.rows("lock_table", table_id=table_id)
     if not rows:
-        raise TableNotFoundError(f"There is no table with the id {table_id}.")
+        raise TableNotFoundError(
+            f"There is no table with the id {table_id}.",
+            hint="It was dropped meanwhile, or another import by force has begun.",
+        )
     return table_row(rows[0])
 
 

@@ -65,7 +65,7 @@ def find_target(
         return Target(replace(new, table_id=found.table_id), found)
     if options.force:
         aside = f"{place.name}--import-{new.table_id[:8]}"
-        moved = replace(new, name=aside, location_key=f"{place.location_key}#{new.table_id}")
+        moved = replace(new, name=aside, location_key=_aside(place, new.table_id))
         return Target(moved, None, found.table_id)
     raise TableExistsError(
         f"There is a table {found.full_name} at {found.location} already, in state {found.state}.",
@@ -151,6 +151,20 @@ def _require_same_bytes(session: Session, row: TableRow, store: ObjectStore) -> 
             table=row.full_name,
             version=version,
         )
+
+
+def left_aside(session: Session, place: NewTable) -> list[TableRow]:
+    """Return what imports by force have left that died before they replaced a table."""
+    return [
+        row
+        for row in session.book.tables()
+        if row.state is TableState.IMPORTING and row.location_key == _aside(place, row.table_id)
+    ]
+
+
+def _aside(place: NewTable, table_id: str) -> str:
+    """Return what stands for the place until the table that is replaced lets it go."""
+    return f"{place.location_key}#{table_id}"
 
 
 def existing(session: Session, place: NewTable) -> TableRow | None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from deltasql.catalog.catalog import check_name
 from deltasql.catalog.commits import NewTable
-from deltasql.catalog.importing import Importing
+from deltasql.catalog.importing import Importing, Swap
 from deltasql.catalog.rows import TableRow, TableState, split_name
-from deltasql.client.import_target import Target, find_target
+from deltasql.client.import_target import Target, find_target, left_aside
 from deltasql.client.session import Session
 from deltasql.client.source_reader import reader_of
 from deltasql.client.validate import Verdict, compare, judge, plan_of, remember, verdict_of
@@ -101,6 +101,9 @@ class TableImport:
         new = NewTable("", namespace, short, place, location_key(place), self._properties(place))
         target = find_target(self.session, new, plan, self.options)
         importing = self.session.book.importing()
+        if self.options.force:
+            for left in left_aside(self.session, new):
+                importing.erase(left.table_id)
         row = self._begin(importing, target, plan)
         loader = Loader(importing, self.engine, self.session.now_ms, self.observe)
         begun = row
@@ -112,8 +115,8 @@ class TableImport:
             importing.index(row.table_id)
         if target.replaces is not None:
             self._require_equal(importing, row, outcome)
-            importing.replace(target.replaces, row.table_id, new)
-        row = importing.finish(row.table_id, TableState.READ_ONLY)
+        swap = None if target.replaces is None else Swap(target.replaces, new)
+        row = importing.finish(row.table_id, TableState.READ_ONLY, swap)
         done = (self.name, row.table_id, store.uri, self.engine.name)
         return Imported(*done, plan, loader.counts, row, outcome)
 

@@ -21,7 +21,7 @@ from deltasql.client.scan import Scan, columns_or_none
 from deltasql.client.schema_changes import SchemaMode
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions, StagedTable, to_actions
-from deltasql.client.take_back import let_go
+from deltasql.client.take_back import leave, let_go
 from deltasql.client.times import to_ms
 from deltasql.client.waiting import complete_log, wait_mirrored
 from deltasql.errors import BadArgumentError, CommitConflictError, TableStateError
@@ -271,19 +271,23 @@ class Table:
     def detach(self) -> int:
         """End deltasql's hold: the log becomes complete and unfenced, any Delta writer may go on.
 
-        The log of a read-only import was never ours: the table is let go without a commit.
+        The log of a read-only import was never ours: the table is let go without a commit. Safe
+        to repeat.
 
         Raises:
             MirrorLagError: the log could not be completed; nothing was changed.
         """
-        if self.refresh().state is TableState.READ_ONLY:
+        state = self.refresh().state
+        if state is TableState.READ_ONLY:
             return let_go(self._session, self._row)
         complete_log(self._session, self.table_id, self.version)
-        snapshot = self.snapshot()
-        planned = plans.plan_detach(snapshot)
-        version = self._commit_planned(snapshot, planned, _NOTHING, TableState.DETACHED)
-        complete_log(self._session, self.table_id, self.version)
-        return version
+        if state is not TableState.DETACHED:  # else one that died before its end
+            snapshot = self.snapshot()
+            planned = plans.plan_detach(snapshot)
+            self._commit_planned(snapshot, planned, _NOTHING, TableState.DETACHED)
+            complete_log(self._session, self.table_id, self.version)
+        leave(self._session, self._row)
+        return self.version
 
     def version_of(self, commit_id: str) -> int | None:
         """Return the version that the commit of this token has made, or None."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from deltasql.catalog.copies import Copies
 from deltasql.catalog.rows import TableRow
 from deltasql.client.session import Session
-from deltasql.errors import ObjectNotFoundError, TableStateError
-from deltasql.log.owner import OWNER_KEY, read_owner
+from deltasql.crash import crash_point
+from deltasql.errors import TableStateError
+from deltasql.log.owner import release
 
 
 def take_back(session: Session, row: TableRow, *, purge: bool) -> None:
@@ -22,7 +23,7 @@ def take_back(session: Session, row: TableRow, *, purge: bool) -> None:
             table=row.full_name,
         )
     Copies(session.book.database).erase(row.table_id)
-    _leave(session, row)
+    leave(session, row)
 
 
 def let_go(session: Session, row: TableRow) -> int:
@@ -32,17 +33,11 @@ def let_go(session: Session, row: TableRow) -> int:
         TableStateError: a cut-over is under way.
     """
     Copies(session.book.database).detach(row.table_id)
-    _leave(session, row)
+    leave(session, row)
     return row.current_version
 
 
-def _leave(session: Session, row: TableRow) -> None:
-    """Remove the marker of a cut-over that died before its claim: it keeps others out."""
-    store = session.store_of(row)
-    owner = read_owner(store)
-    ours = session.book.identity.catalog_id
-    if owner is not None and owner.catalog_id == ours and owner.table_id == row.table_id:
-        try:
-            store.delete(OWNER_KEY)
-        except ObjectNotFoundError:
-            return
+def leave(session: Session, row: TableRow) -> None:
+    """Remove our marker beside the log, so that anybody may take it over."""
+    crash_point("before-marker-removed")
+    release(session.store_of(row), session.book.identity.catalog_id, row.table_id)

@@ -6,6 +6,8 @@ catalog finds another owner there, or a log ahead of its SQL, and writes nothing
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 
 from deltasql.errors import ObjectNotFoundError, OwnershipError, StorageUnavailableError
@@ -52,6 +54,15 @@ def claim(store: ObjectStore, owner: Owner) -> None:
     """
     if create_once(store, OWNER_KEY, encode_owner(owner)) is Created.DIFFERENT:
         check_owner(store, owner)
+
+
+def release(store: ObjectStore, catalog_id: str, table_id: str) -> None:
+    """Take the marker away if it is this table's: it keeps other catalogs out. Safe to repeat."""
+    found = read_owner(store)
+    if found is None or (found.catalog_id, found.table_id) != (catalog_id, table_id):
+        return
+    with contextlib.suppress(ObjectNotFoundError):
+        store.delete(OWNER_KEY)
 
 
 def check_owner(store: ObjectStore, owner: Owner) -> bool:
