@@ -1,4 +1,4 @@
-"""A stream into a table in a process of its own, to be killed: `spark_stream.py URI IN CHECKPOINT`.
+"""A stream from a table into another, in a process of its own: `spark_stream.py URI PLACE MODE`.
 
 The JVM and the Python workers are of its process group, so that all of them die at once.
 """
@@ -9,13 +9,23 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-TABLE = "orders"
+SOURCE, SINK = "orders", "copies"
+_SMALL = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.ui.enabled": "false",
+}
+_TRIGGERS: dict[str, dict[str, Any]] = {
+    "running": {"processingTime": "0 seconds"},
+    "drain": {"availableNow": True},
+}
 
 
-def start(uri: str, arriving: Path, checkpoint: Path, **env: str) -> subprocess.Popen[str]:
-    """Begin a stream of all files that are there, one by one; it ends with them."""
-    words = [sys.executable, str(Path(__file__)), uri, str(arriving), str(checkpoint)]
+def start(uri: str, checkpoint: Path, mode: str, **env: str) -> subprocess.Popen[str]:
+    """Begin a stream, file by file: `running` until it is killed, or to `drain` what is there."""
+    words = [sys.executable, str(Path(__file__)), uri, str(checkpoint), mode]
     pipe = subprocess.PIPE
     own = {**os.environ, **env}
     return subprocess.Popen(
@@ -24,7 +34,7 @@ def start(uri: str, arriving: Path, checkpoint: Path, **env: str) -> subprocess.
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """Kill it with everything that it has started."""
+    """Kill it with everything that it has started, as a lost machine does."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
@@ -33,12 +43,12 @@ def kill(process: subprocess.Popen[str]) -> None:
 def main() -> None:
     from deltasql.jobs.session import import_session
 
-    uri, arriving, checkpoint = sys.argv[1:]
-    spark = import_session("local[2]", {"spark.ui.enabled": "false"}).spark
-    print("ready", flush=True)
-    frame = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(arriving)
-    writer = frame.writeStream.format("deltasql").option("table", TABLE)
-    writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    uri, checkpoint, mode = sys.argv[1:]
+    spark = import_session("local[2]", _SMALL).spark
+    reader = spark.readStream.format("deltasql").option("uri", uri).option("table", SOURCE)
+    frame = reader.option("maxFilesPerTrigger", 1).load()
+    writer = frame.writeStream.format("deltasql").option("table", SINK)
+    writer = writer.option("checkpointLocation", checkpoint).trigger(**_TRIGGERS[mode])
     writer.start(uri).awaitTermination()
 
 

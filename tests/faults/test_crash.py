@@ -11,6 +11,7 @@ import deltasql
 from builders import NO_MIRROR, ids
 from deltasql.testing.crash import declared_points, hooked, traced_points
 from deltasql.testing.invariants import check_invariants
+from faults.workers import do_crash_work
 from processes import start
 
 COMMIT_POINTS = [
@@ -102,9 +103,9 @@ def test_killed_at_a_point_of_the_worker(catalog_uri, tmp_path, point):
 def _crash(catalog_uri, tmp_path, point: str, passage: int) -> None:
     code, told, err = _run(catalog_uri, tmp_path, {"DELTASQL_CRASH_AT": f"{point}:{passage}"})
     assert code == -signal.SIGKILL, err
-    # the work goes on after a restart, with the same tokens, and ends as if nothing had been
-    code, again, err = _run(catalog_uri, tmp_path, {})
-    assert code == 0, err
+    # the work is begun again with the same tokens, and ends as if nothing had been
+    again: list[tuple[str, str, int]] = []
+    do_crash_work(catalog_uri, str(tmp_path), lambda *commit: again.append(commit))
     with deltasql.connect(catalog_uri) as catalog:
         for name in ("orders", "totals"):
             acknowledged = {
@@ -176,8 +177,7 @@ def test_crash_of_single_statements(catalog_uri, tmp_path, point):
         if name == point:
             raise StopError
 
-    code, _, err = _run(catalog_uri, tmp_path, {})
-    assert code == 0, err
+    do_crash_work(catalog_uri, str(tmp_path), lambda *_: None)
     with deltasql.connect(catalog_uri) as catalog:
         with hooked(stop), pytest.raises(StopError):
             SINGLE[point](catalog)

@@ -4,6 +4,7 @@ import itertools
 import json
 import sys
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 
 import deltasql
@@ -85,36 +86,39 @@ def mixed(uri: str, table: str, worker: str, count: str, mirror: str) -> None:
 
 
 def crash_work(uri: str, place: str) -> None:
-    """A little of everything, in a fixed order, telling each acknowledged commit at once."""
+    """Do the work, telling each acknowledged commit at once."""
     try:
-        with deltasql.connect(uri) as catalog:
-            orders = catalog.create_table(
-                "orders",
-                location=f"{place}/orders",
-                schema=rows(1).schema,
-                partition_by=["day"],
-                exist_ok=True,
-            )
-            totals = catalog.create_table(
-                "totals", location=f"{place}/totals", schema=rows(1).schema, exist_ok=True
-            )
-            _tell("create", "orders", 0)
-            for number in range(2):
-                token = f"append-{number}"
-                _tell(token, "orders", orders.append(rows(number, day="a"), commit_id=token))
-            with catalog.transaction(commit_id="both") as tx:
-                tx.table("orders").append(rows(7, day="b"))
-                tx.table("totals").append(rows(70))
-            _tell("both", "orders", tx.versions["orders"])
-            _tell("both", "totals", tx.versions["totals"])
-            _tell("delete", "orders", orders.delete("day = 'a'", commit_id="delete"))
-            token = "alter"
-            version = orders.alter(properties={"k": "v"}, commit_id=token)
-            _tell(token, "orders", version)
-            totals.append(rows(71), commit_id="last")
+        do_crash_work(uri, place, _tell)
     except DeltaSqlError as error:
         print(f"error {error.code} {error}", file=sys.stderr)
         sys.exit(9)
+
+
+def do_crash_work(uri: str, place: str, tell: Callable[[str, str, int], object]) -> None:
+    """A little of everything, in a fixed order; what was done before is found to be done."""
+    with deltasql.connect(uri) as catalog:
+        orders = catalog.create_table(
+            "orders",
+            location=f"{place}/orders",
+            schema=rows(1).schema,
+            partition_by=["day"],
+            exist_ok=True,
+        )
+        totals = catalog.create_table(
+            "totals", location=f"{place}/totals", schema=rows(1).schema, exist_ok=True
+        )
+        tell("create", "orders", 0)
+        for number in range(2):
+            token = f"append-{number}"
+            tell(token, "orders", orders.append(rows(number, day="a"), commit_id=token))
+        with catalog.transaction(commit_id="both") as tx:
+            tx.table("orders").append(rows(7, day="b"))
+            tx.table("totals").append(rows(70))
+        tell("both", "orders", tx.versions["orders"])
+        tell("both", "totals", tx.versions["totals"])
+        tell("delete", "orders", orders.delete("day = 'a'", commit_id="delete"))
+        tell("alter", "orders", orders.alter(properties={"k": "v"}, commit_id="alter"))
+        totals.append(rows(71), commit_id="last")
 
 
 WORKED = Settings(

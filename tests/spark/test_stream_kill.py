@@ -1,25 +1,26 @@
-"""A stream killed at random and started again: every row exactly once."""
+"""A stream from table to table killed at points and at random, and begun again: every row once."""
 
-import os
 import random
-import signal
 import time
 
 import pytest
 
 import deltasql
-import spark_streamer
-from builders import a_table, rows
+import spark_stream
+from builders import a_table, ids, rows
+from deltasql.testing import check_invariants
 
-STREAM = [pytest.param(3, marks=pytest.mark.verify), pytest.param(50, marks=pytest.mark.soak)]
+pytestmark = pytest.mark.req("R26")
+COMMITS = 6
+BACKLOG = 12
+KILLS = [pytest.param(10, marks=pytest.mark.verify), pytest.param(50, marks=pytest.mark.soak)]
 
 
 class Writer:
     """Appends rows, a few at a time, also in commits of several files."""
 
-    def __init__(self, catalog, tmp_path, chance):
+    def __init__(self, catalog, chance):
         self.catalog = catalog
-        self.table = a_table(catalog, tmp_path)
         self.chance = chance
         self.count = 0
 
@@ -31,43 +32,69 @@ class Writer:
                     self.count += 1
 
 
-def kill(process, jvm):
-    """End the driver and its JVM at once, as a lost machine does."""
-    for pid in (process.pid, jvm):
-        os.kill(pid, signal.SIGKILL)
-    process.wait(timeout=30)
-    process.stdout.close()
+@pytest.fixture
+def catalog(uri, tmp_path):
+    with deltasql.connect(uri) as opened:
+        for name in (spark_stream.SOURCE, spark_stream.SINK):
+            a_table(opened, tmp_path, name)
+        yield opened
 
 
-def run_until_killed(uri, folder, writer, chance):
-    process = spark_streamer.start(uri, folder, "running")
-    jvm = int(process.stdout.readline())
-    seen, wanted = len(spark_streamer.batches(folder)), chance.randint(1, 6)
-    deadline = time.monotonic() + 120
-    while len(spark_streamer.batches(folder)) < seen + wanted:
-        assert time.monotonic() < deadline, "the stream stands still"
-        writer.write(1)
-        time.sleep(0.2)
-    time.sleep(chance.random())
-    assert process.poll() is None, "the stream ended by itself"
-    kill(process, jvm)
+def drain(uri, checkpoint):
+    process = spark_stream.start(uri, checkpoint, "drain")
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, out + err
 
 
-@pytest.mark.parametrize("kills", STREAM)
-def test_killed_at_random(tmp_path, kills):
+def expect_all_once(catalog, count):
+    copies = catalog.table(spark_stream.SINK)
+    assert ids(copies) == list(range(count))
+    check_invariants(catalog, spark_stream.SINK)
+    catalog.mirror.run_once()
+    assert catalog.mirror.verify(spark_stream.SINK) == []
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("point", ["before-sink-commit", "after-commit"])
+def test_killed_at_a_point_of_a_commit(spark, uri, catalog, tmp_path, point):
+    """The process that commits dies; Spark takes the batch for failed, whether it is or not."""
+    for number in range(COMMITS):
+        catalog.table("orders").append(rows(number))
+    checkpoint = tmp_path / "checkpoint"
+    crash = {"DELTASQL_TESTING": "1", "DELTASQL_CRASH_AT": f"{point}:3"}
+    process = spark_stream.start(uri, checkpoint, "drain", **crash)
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 1, err
+    assert catalog.table(spark_stream.SINK).version == (3 if point == "after-commit" else 2)
+    drain(uri, checkpoint)
+    expect_all_once(catalog, COMMITS)
+    assert catalog.table(spark_stream.SINK).version == COMMITS
+
+
+def run_until_killed(uri, checkpoint, writer, chance):
+    copies = writer.catalog.table(spark_stream.SINK)
+    wanted, deadline = copies.version + chance.randint(1, 6), time.monotonic() + 120
+    process = spark_stream.start(uri, checkpoint, "running")
+    try:
+        while copies.version < wanted:
+            assert process.poll() is None, "the stream ended by itself"
+            assert time.monotonic() < deadline, "the stream stands still"
+            if writer.count < copies.version + BACKLOG:  # a batch is a file is a row
+                writer.write(1)
+            time.sleep(0.1)
+        time.sleep(chance.random())
+    finally:
+        spark_stream.kill(process)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kills", KILLS)
+def test_killed_at_random(spark, uri, catalog, tmp_path, kills):
     chance = random.Random(kills)
-    uri = f"deltasql://sqlite/{tmp_path}/catalog.db"
-    folder = tmp_path / "sink"
-    folder.mkdir()
-    with deltasql.connect(uri) as catalog:
-        writer = Writer(catalog, tmp_path, chance)
-        writer.write(8)
-        for _ in range(kills):
-            run_until_killed(uri, folder, writer, chance)
-            writer.write(chance.randint(0, 3))
-        last = spark_streamer.start(uri, folder, "drain")
-        out, _ = last.communicate(timeout=200)
-        assert out.splitlines()[-1] == "done"
-        found = [number for batch in spark_streamer.batches(folder).values() for number in batch]
-        assert sorted(found) == list(range(writer.count))
-        assert len(found) > 8
+    writer, checkpoint = Writer(catalog, chance), tmp_path / "checkpoint"
+    writer.write(8)
+    for _ in range(kills):
+        run_until_killed(uri, checkpoint, writer, chance)
+        writer.write(chance.randint(0, 3))
+    drain(uri, checkpoint)
+    expect_all_once(catalog, writer.count)
