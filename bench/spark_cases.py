@@ -47,8 +47,13 @@ def scan(plan: Plan, rows: int) -> Case:
         }
         for one, answers in found.items()
     }
+    loads = [
+        _median([each["seconds"] - each["session"] for each in found[one]])
+        for one in ("delta", "deltasql")
+    ]
     bars = [
         _faster("fresh session to first result", found, 1.8),
+        Bar.least("the same without its start, against Delta Spark", ratio(*loads), 1.8),
         _faster("the same, prepared", found, 1.8, "prepared"),
     ] + [
         Bar.most(

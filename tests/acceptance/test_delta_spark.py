@@ -98,6 +98,7 @@ def live_through(table, catalog, clock) -> None:
             catalog.mirror.checkpoint("typed", version)
 
 
+@ON_POSTGRES_LATER
 def test_every_version_is_what_sql_says_with_the_whole_log_and_without(catalog, tmp_path, clock):
     table = typed_table(catalog, tmp_path)
     live_through(table, catalog, clock)

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 import deltasql
+from builders import NO_MIRROR
 from deltasql.client.imports import TableImport
 from deltasql.errors import NotResumableError, TableStateError
 from deltasql.settings import MirrorSettings, Settings
@@ -60,6 +61,29 @@ def test_after_the_cutover_the_worker_takes_care_of_it(catalog, source):
     catalog.mirror.run_once()
     assert (source / f"_delta_log/{24:020d}.checkpoint.parquet").exists()
     assert "_deltasql" in {path.name for path in (source / "_delta_log").iterdir()}
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "verify"])
+def test_a_log_that_was_given_back_is_left_alone(catalog, source, name):
+    catalog.cutover("t")
+    catalog.table("t").detach()
+    before = fingerprint(source)
+    with pytest.raises(TableStateError, match="belongs to others by now") as refused:
+        CALLS[name](catalog)
+    assert "--force" in refused.value.advice
+    assert fingerprint(source) == before
+
+
+def test_a_worker_leaves_alone_what_was_given_back(catalog, catalog_uri, source):
+    """It had a checkpoint to write, and would have put its marker there for it."""
+    with deltasql.connect(catalog_uri, settings=NO_MIRROR) as other:
+        other.cutover("t")
+        other.table("t").detach()
+    before = fingerprint(source)
+    assert "_deltasql" not in {path.name for path in (source / "_delta_log").iterdir()}
+    catalog.mirror.run_once()
+    assert fingerprint(source) == before
+    assert catalog.mirror.verify("t") == []
 
 
 def test_a_table_that_was_let_go_is_not_purged_and_does_not_go_on(catalog, source):

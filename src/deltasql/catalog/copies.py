@@ -60,21 +60,33 @@ class Copies:
             crash_point("before-copy-detached")
 
 
+def is_own_log(row: TableRow) -> bool:
+    """Tell whether this catalog writes the table's log: it is no copy and was not given back."""
+    is_given_back = row.state is TableState.DETACHED and row.mirrored_through >= row.current_version
+    return row.state not in COPIES and not is_given_back
+
+
 def require_own_log(row: TableRow) -> TableRow:
     """Return the row of a table whose log this catalog writes.
 
     Raises:
-        TableStateError: it is a copy of a log that others write, and that we only read.
+        TableStateError: it is a copy of a log that others write, or was given back to them.
     """
-    if row.state in COPIES:
+    if is_own_log(row):
+        return row
+    if row.state is TableState.DETACHED:
         raise TableStateError(
-            f"Table {row.full_name} is {row.state}: its log is written by others, this catalog "
-            "only reads it.",
-            hint=f"`deltasql import {row.location} --name {row.full_name} --validate-only` "
-            f"compares it; `deltasql cutover {row.full_name}` takes it over.",
+            f"Table {row.full_name} was detached: its log belongs to others by now.",
+            hint=f"`deltasql import {row.location} --name {row.full_name} --force` brings it back.",
             table=row.full_name,
         )
-    return row
+    raise TableStateError(
+        f"Table {row.full_name} is {row.state}: its log is written by others, this catalog "
+        "only reads it.",
+        hint=f"`deltasql import {row.location} --name {row.full_name} --validate-only` "
+        f"compares it; `deltasql cutover {row.full_name}` takes it over.",
+        table=row.full_name,
+    )
 
 
 def _locked_copy(work: Work, table_id: str) -> TableRow:

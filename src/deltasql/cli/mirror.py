@@ -253,7 +253,8 @@ def _rebuild(app: App, name: str, location: str, *, is_sure: bool) -> None:
 
 def _own_names(catalog: Catalog) -> list[str]:
     """Return the tables whose logs SQL writes; an import's log is compared by the import."""
-    return [info.name for info in catalog.tables() if info.state != "read_only"]
+    others = {"read_only", "detached"}
+    return [info.name for info in catalog.tables() if info.state not in others]
 
 
 def _confirm_renumbering(app: App, catalog: Catalog, name: str) -> None:

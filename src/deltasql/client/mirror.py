@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from deltasql.catalog.copies import require_own_log
-from deltasql.catalog.rows import TableRow
+from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.detail import mirror_detail
 from deltasql.client.session import Session
 from deltasql.client.worker import health_of, make_reconciler
@@ -64,7 +64,10 @@ class Mirror:
 
     def verify(self, name: str) -> list[Finding]:
         """Return how a table's log differs from SQL; an empty list means that they are equal."""
-        return self._repair().verify(self._own(name))
+        row = self._session.book.table(name)
+        if row.state is not TableState.DETACHED:  # what was given back can still be compared
+            require_own_log(row)
+        return self._repair().verify(row)
 
     def repair(
         self,

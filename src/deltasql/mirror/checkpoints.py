@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltasql.catalog.catalog import SqlCatalog
-from deltasql.catalog.copies import COPIES
+from deltasql.catalog.copies import is_own_log
 from deltasql.catalog.leases import Lease, Leases
 from deltasql.catalog.log_files import LogFiles, RecordedFile
 from deltasql.catalog.rows import TableRow
@@ -51,7 +51,7 @@ class Checkpointer:
     def due(self, row: TableRow, interval: int) -> int | None:
         """Return the version that wants a checkpoint: the newest mirrored multiple without one."""
         version = row.mirrored_through // interval * interval
-        if row.state in COPIES:  # its log is not ours to write
+        if not is_own_log(row):
             return None
         if version <= 0 or version < row.log_floor:
             return None
@@ -90,7 +90,7 @@ class Checkpointer:
         from deltasql.log.checkpoint import CheckpointWriter  # noqa: PLC0415 (pyarrow)
 
         newest = self.log_files.newest_checkpoint(row.table_id)
-        if newest is not None:
+        if newest is not None and is_own_log(row):
             CheckpointWriter(self.open_store(row)).move_hint(_hint(newest))
 
     def hint_again(self, row: TableRow) -> None:
