@@ -7,8 +7,10 @@ COMPILE := pip compile pyproject.toml --all-extras --group dev --universal --gen
 	--no-emit-index-url --no-annotate --no-header --quiet
 # tests start many processes: each would compile every module again
 export PYTHONDONTWRITEBYTECODE :=
+# the longer proofs start Spark again and again: from an archive of its classes in half the time
+CLASSES := XDG_CACHE_HOME=$(CURDIR)/.cache
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test verify soak fuzz bench lint fmt lock lock-check docs clean
+.PHONY: help setup servers classes demo test verify soak fuzz bench lint fmt lock lock-check docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +21,9 @@ setup: ## Make .venv with what requirements.lock pins (instant the second time)
 servers: setup ## Install the servers that tests start themselves, into .tools
 	@tools/servers.sh
 
+classes: setup ## Keep the classes that Spark loads at its start, for tests; they run without, too
+	@ls .cache/deltasql/*.jsa >/dev/null 2>&1 || $(CLASSES) $(BIN)/deltasql spark prepare || true
+
 demo: setup ## A legacy table under SQL: imported, taken over, mirrored, damaged, repaired, read by all
 	@tools/delta_jars.sh
 	@$(BIN)/deltasql demo --jars .tools/jars
@@ -26,11 +31,11 @@ demo: setup ## A legacy table under SQL: imported, taken over, mirrored, damaged
 test: setup servers ## All tests but the long ones
 	$(PYTEST) -m "not verify and not soak" -n 2 --dist loadfile $(ARGS)
 
-verify: setup servers ## The longer proofs: crashes, faults, concurrency
-	$(PYTEST) -m "verify and not soak" -n 2 $(ARGS)
+verify: setup servers classes ## The longer proofs: crashes, faults, concurrency
+	$(CLASSES) $(PYTEST) -m "verify and not soak" -n 2 $(ARGS)
 
-soak: setup servers ## The proofs in full size: hours; the last log is docs/soak.log
-	@$(KEPT) docs/soak.log $(PYTEST) -m soak --timeout 0 $(ARGS)
+soak: setup servers classes ## The proofs in full size: hours; the last log is docs/soak.log
+	@$(CLASSES) $(KEPT) docs/soak.log $(PYTEST) -m soak --timeout 0 $(ARGS)
 
 fuzz: setup ## Property tests with new examples (DELTASQL_FUZZ_EXAMPLES); log in docs/fuzz.log
 	@HYPOTHESIS_PROFILE=fuzz $(KEPT) docs/fuzz.log $(PYTEST) tests/property --timeout 0 $(ARGS)

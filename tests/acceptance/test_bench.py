@@ -13,10 +13,18 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CASES = [
-    *("drain", "full-load", "lag", "verify-200"),
+    *("drain", "lag"),
     *(
         pytest.param(name, marks=pytest.mark.soak)
-        for name in ("checkpoint-10k", "import-commits", "outage", "spark-append", "spark-merge")
+        for name in (
+            "checkpoint-10k",
+            "full-load",
+            "import-commits",
+            "outage",
+            "spark-append",
+            "spark-merge",
+            "verify-200",
+        )
     ),
 ]
 

@@ -80,7 +80,7 @@ def _bring_to_rest(catalog_uri, acknowledged: dict[str, int]) -> None:
 @pytest.mark.verify
 @pytest.mark.timeout(600)
 def test_workers_and_writers_survive_random_kills(catalog_uri, tmp_path):
-    _kill_workers_and_writers(catalog_uri, tmp_path, rounds=30)
+    _kill_workers_and_writers(catalog_uri, tmp_path, rounds=20)
 
 
 @pytest.mark.soak
@@ -119,7 +119,7 @@ def test_a_worker_that_sleeps_past_its_lease_does_no_harm(catalog_uri, tmp_path)
 @pytest.mark.verify
 @pytest.mark.timeout(600)
 def test_acknowledged_commits_survive_random_kills(catalog_uri, tmp_path):
-    _kill_often(catalog_uri, tmp_path, rounds=30)
+    _kill_often(catalog_uri, tmp_path, rounds=20)
 
 
 @pytest.mark.soak

@@ -73,7 +73,7 @@ def test_killed_at_every_point(uri, tmp_path, lent):
 
 @pytest.mark.usefixtures("tables")
 def test_two_drivers_lose_no_update(uri):
-    times = 4
+    times = 3
     drivers = [transaction_driver.start("count", uri, str(times)) for _ in range(2)]
     for driver in drivers:
         _, err = driver.communicate(timeout=400)

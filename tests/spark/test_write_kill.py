@@ -11,11 +11,10 @@ from deltasql.spark import write
 from deltasql.testing import check_invariants
 
 ROWS = 10_000
-BEFORE = ["after-spark-job", "after-spark-files", "before-spark-commit", "before-begin"]
+BEFORE = ["after-spark-job", "after-spark-files", "before-spark-commit"]
 AFTER = ["after-commit", "after-spark-commit"]
 CASES = [
     *(("sqlite", point) for point in (*BEFORE, *AFTER)),
-    ("postgres", "before-spark-commit"),
     ("postgres", "after-commit"),
 ]
 
