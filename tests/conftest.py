@@ -6,7 +6,14 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
-_PLUGINS = ("store_fixtures", "pg_fixtures", "corpora_fixtures", "cli_fixtures", "spark_fixtures")
+_PLUGINS = (
+    "store_fixtures",
+    "pg_fixtures",
+    "catalog_fixtures",
+    "corpora_fixtures",
+    "cli_fixtures",
+    "spark_fixtures",
+)
 pytest_plugins = [
     f"plugins.{name}"
     for name in _PLUGINS

@@ -50,11 +50,6 @@ def catalog(catalog_uri, faults, events):
         yield opened
 
 
-@pytest.fixture
-def table(catalog, tmp_path):
-    return a_table(catalog, tmp_path)
-
-
 def place(table) -> Path:
     return Path(table.location.removeprefix("file://"))
 

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-import deltasql
 from builders import a_remove, a_table, an_add, ids, paths, rows
 from deltasql.errors import (
     BadArgumentError,
@@ -18,17 +17,6 @@ from deltasql.errors import (
 from deltasql.protocol.actions import DomainMetadata, Txn
 from deltasql.protocol.schema import Primitive, StructField
 from deltasql.testing.invariants import check_invariants
-
-
-@pytest.fixture
-def catalog(catalog_uri):
-    with deltasql.connect(catalog_uri) as opened:
-        yield opened
-
-
-@pytest.fixture
-def table(catalog, tmp_path):
-    return a_table(catalog, tmp_path)
 
 
 def test_versions_count_up_from_zero(table):

@@ -2,7 +2,6 @@
 
 import pytest
 
-import deltasql
 from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.client.validate import Verdict, validate_table, verdict_of
 from deltasql.importer.engine import LocalEngine
@@ -121,12 +120,6 @@ def source(tmp_path):
         b'{"txn":{"appId":"a","version":1}}\n'
     )
     return history.write(tmp_path / "t")
-
-
-@pytest.fixture
-def catalog(catalog_uri):
-    with deltasql.connect(catalog_uri) as opened:
-        yield opened
 
 
 def do_import(catalog, source, **options):

@@ -3,7 +3,6 @@
 import pyarrow as pa
 import pytest
 
-import deltasql
 from deltasql.client.cutover import cut_over
 from deltasql.client.imports import TableImport
 from deltasql.parity.log import Difference
@@ -38,12 +37,6 @@ def source(tmp_path):
         (place / key).parent.mkdir(parents=True, exist_ok=True)
         (place / key).write_bytes(payload)
     return place
-
-
-@pytest.fixture
-def catalog(catalog_uri):
-    with deltasql.connect(catalog_uri) as opened:
-        yield opened
 
 
 def bytes_of(place):

@@ -31,12 +31,6 @@ def source(tmp_path):
     return place
 
 
-@pytest.fixture
-def catalog(catalog_uri):
-    with deltasql.connect(catalog_uri) as opened:
-        yield opened
-
-
 def do_import(catalog, source, **options):
     return TableImport(catalog._session, str(source), "t", ImportOptions(**options)).run()
 

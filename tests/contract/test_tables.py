@@ -19,17 +19,6 @@ class StopError(BaseException):
     """The process ends here."""
 
 
-@pytest.fixture
-def catalog(catalog_uri):
-    with deltasql.connect(catalog_uri) as opened:
-        yield opened
-
-
-@pytest.fixture
-def table(catalog, tmp_path):
-    return a_table(catalog, tmp_path)
-
-
 def test_names_and_places_are_taken_once(catalog, table, tmp_path):
     with pytest.raises(TableExistsError):
         a_table(catalog, tmp_path)

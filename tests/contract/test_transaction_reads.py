@@ -2,15 +2,8 @@
 
 import pytest
 
-import deltasql
 from builders import a_table, ids, rows
 from deltasql.errors import CommitConflictError, TableNotFoundError
-
-
-@pytest.fixture
-def catalog(catalog_uri):
-    with deltasql.connect(catalog_uri) as opened:
-        yield opened
 
 
 def test_a_table_that_was_read_gets_no_version(catalog, tmp_path):

@@ -17,12 +17,6 @@ SEED = 20261116
 
 
 @pytest.fixture
-def catalog(catalog_uri):
-    with deltasql.connect(catalog_uri) as opened:
-        yield opened
-
-
-@pytest.fixture
 def table(catalog, tmp_path):
     made = a_table(catalog, tmp_path)
     for number in range(12):

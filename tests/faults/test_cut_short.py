@@ -38,12 +38,6 @@ def stopped(point, work):
 
 
 @pytest.fixture
-def catalog(catalog_uri):
-    with deltasql.connect(catalog_uri) as opened:
-        yield opened
-
-
-@pytest.fixture
 def table(catalog, tmp_path):
     made = a_table(catalog, tmp_path)
     made.append(rows(1))

@@ -27,17 +27,6 @@ def session(spark):
     return spark.spark
 
 
-@pytest.fixture
-def catalog(catalog_uri):
-    with deltasql.connect(catalog_uri) as opened:
-        yield opened
-
-
-@pytest.fixture
-def table(catalog, tmp_path):
-    return a_table(catalog, tmp_path)
-
-
 @dataclass(frozen=True)
 class Small:
     """A table `orders` on SQLite, where the database makes no difference."""

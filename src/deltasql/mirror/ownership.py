@@ -90,6 +90,8 @@ class Ownership:
         owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
         self._require_epoch()
         if not check_owner(store, owner):
+            # SQL after the log: whoever took the marker away has detached the table before
+            require_own_log(self.catalog.table_by_id(row.table_id))
             self._check_unmarked(row, store)
             claim(store, owner)
         self._refuse_log_ahead(row, store)
