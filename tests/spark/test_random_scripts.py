@@ -48,9 +48,9 @@ def numbers(verify, soak):
     ]
 
 
-def run_script(uri, tmp_path, seed, length):
+def run_script(uri, tmp_path, seed):
     chance = random.Random(seed)
-    steps = random_scripts.script(chance, length)
+    steps = random_scripts.script(chance, 4 if seed < 20 else chance.randint(3, 8))
     with deltasql.connect(uri) as catalog:
         plain, ours = a_pair(catalog, tmp_path, "t", chance.random() < 0.5)
         for step in steps:
@@ -78,7 +78,7 @@ def filled(rows, names):
 
 @pytest.mark.parametrize("seed", numbers(20, 500))
 def test_a_script_leaves_what_delta_leaves(uri, tmp_path, seed):
-    run_script(uri, tmp_path, seed, 4 if seed < 20 else 8)
+    run_script(uri, tmp_path, seed)
 
 
 @pytest.mark.parametrize("seed", numbers(5, 200))
