@@ -9,6 +9,7 @@ COMPILE := pip compile pyproject.toml --all-extras --group dev --universal --gen
 export PYTHONDONTWRITEBYTECODE :=
 # the longer proofs start Spark again and again: from an archive of its classes in half the time
 CLASSES := XDG_CACHE_HOME=$(CURDIR)/.cache
+LOG := docs/soak.log
 .DEFAULT_GOAL := help
 .PHONY: help setup servers classes demo test verify soak fuzz bench lint fmt lock lock-check docs clean
 
@@ -32,10 +33,10 @@ test: setup servers ## All tests but the long ones
 	$(PYTEST) -m "not verify and not soak" -n 2 --dist loadfile $(ARGS)
 
 verify: setup servers classes ## The longer proofs: crashes, faults, concurrency
-	$(CLASSES) $(PYTEST) -m "verify and not soak" -n 2 $(ARGS)
+	$(CLASSES) $(PYTEST) -m "verify and not soak" -n 2 --dist loadgroup $(ARGS)
 
-soak: setup servers classes ## The proofs in full size: hours; the last log is docs/soak.log
-	@$(CLASSES) $(KEPT) docs/soak.log $(PYTEST) -m soak --timeout 0 $(ARGS)
+soak: setup servers classes ## The proofs in full size: hours; the last log is docs/soak.log (LOG=…)
+	@$(CLASSES) $(KEPT) $(LOG) $(PYTEST) -m soak --timeout 0 $(ARGS)
 
 fuzz: setup ## Property tests with new examples (DELTASQL_FUZZ_EXAMPLES); log in docs/fuzz.log
 	@HYPOTHESIS_PROFILE=fuzz $(KEPT) docs/fuzz.log $(PYTEST) tests/property --timeout 0 $(ARGS)

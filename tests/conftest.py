@@ -13,6 +13,7 @@ _PLUGINS = (
     "corpora_fixtures",
     "cli_fixtures",
     "spark_fixtures",
+    "shared_spark",
 )
 pytest_plugins = [
     f"plugins.{name}"

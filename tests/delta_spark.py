@@ -28,7 +28,7 @@ appender.stderr.layout.pattern = %p %c{1}: %m%n%ex
 _SMALL = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
-    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",

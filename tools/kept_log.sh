@@ -7,5 +7,5 @@ shift
 {
     echo "# $(date -u +%Y-%m-%d) deltasql at $(git rev-parse --short HEAD)"
     echo "# pytest ${*:2}"
-    "$@" -v --no-header --durations=25 -p no:cacheprovider 2>&1 | sed "s|$PWD/||g"
+    "$@" -v --no-header --durations=25 -p no:cacheprovider 2>&1 | sed -u "s|$PWD/||g"
 } | tee "$file"

@@ -23,6 +23,7 @@ from typed_table import TYPES, typed_rows
 
 pytestmark = [
     pytest.mark.req("R26"),
+    pytest.mark.usefixtures("spark"),
     # said when an error of Spark is turned into one of Python; no pandas is used here
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]

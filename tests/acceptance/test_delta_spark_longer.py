@@ -20,6 +20,7 @@ from typed_table import TYPES, typed_rows
 pytestmark = [
     pytest.mark.req("R26"),
     pytest.mark.verify,
+    pytest.mark.usefixtures("spark"),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 PARTITIONS = ["plain", "a b/c%d#e=é", "x/y%", 'it\'s "so" `said`', "__null__", "日本", None]
@@ -36,9 +37,7 @@ def step(table, number: int, chance: random.Random) -> None:
     before = table.version
     partition = chance.choice(PARTITIONS)
     quoted = "p is null" if partition is None else "p = '{}'".format(partition.replace("'", "''"))
-    match chance.choice(
-        ["append", "append", "append", "delete", "overwrite", "compact", "restore"]
-    ):
+    match chance.choice(KINDS):
         case "delete" if table.scan(where=quoted).to_arrow().num_rows:
             table.delete(quoted)
         case "overwrite":
@@ -51,7 +50,11 @@ def step(table, number: int, chance: random.Random) -> None:
         table.append(typed_rows(number * 5, partition))
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("catalog_uri", "seed"),
+    [("sqlite", 1), pytest.param("postgres", 2, marks=pytest.mark.soak)],
+    indirect=["catalog_uri"],
+)
 def test_a_random_history_is_read_alike_at_every_version(catalog_uri, tmp_path, seed):
     chance = random.Random(seed)
     with deltasql.connect(catalog_uri) as catalog:

@@ -269,6 +269,7 @@ def test_a_table_that_we_may_not_write_is_left_as_it_is(catalog, tables, tmp_pat
 
 @pytest.mark.verify
 @pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("spark")
 def test_delta_spark_reads_every_table_taken_over(tables, tmp_path):
     """In one session: its start is dearer than all the tables."""
     wrong = []

@@ -4,7 +4,7 @@ import pytest
 
 import delta_spark
 from deltasql.errors import MissingExtraError
-from deltasql.jobs.session import ImportSession, import_session
+from deltasql.jobs.session import ImportSession, available, import_session
 from readers import require
 
 
@@ -19,3 +19,16 @@ def spark() -> ImportSession:
         except MissingExtraError as error:
             require("spark", error.message)
     return import_session(None, {})
+
+
+@pytest.fixture(scope="session")
+def needs_spark() -> None:
+    """Spark for processes of their own: none is started in this one."""
+    if not available():
+        require("spark", "Spark or Java is not installed (make setup)")
+
+
+@pytest.fixture(scope="session")
+def needs_jars(needs_spark) -> None:
+    """Delta's jars for processes of their own."""
+    delta_spark.find_jars()

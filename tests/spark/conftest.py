@@ -5,15 +5,13 @@ from typing import Any
 
 import pytest
 
-import delta_spark
 import deltasql
 from builders import a_table
 
 
 @pytest.fixture(scope="module")
-def needs_delta(spark):
-    """Delta's jars, without which there are no transactions."""
-    delta_spark.find_jars()
+def needs_delta(spark, needs_jars):
+    """Delta's jars in this process's Spark, without which there are no transactions."""
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from spark_cluster import cluster
 pytestmark = [
     pytest.mark.verify,
     pytest.mark.req("R26", "R71"),
-    pytest.mark.usefixtures("needs_delta"),
+    pytest.mark.usefixtures("needs_jars"),
 ]
 
 

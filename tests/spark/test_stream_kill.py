@@ -10,8 +10,8 @@ import spark_stream
 from builders import a_table, ids, rows
 from deltasql.testing import check_invariants
 
-pytestmark = pytest.mark.req("R26")
-COMMITS = 4
+pytestmark = [pytest.mark.req("R26"), pytest.mark.usefixtures("needs_spark")]
+COMMITS = 3
 BACKLOG = 12
 KILLS = [pytest.param(10, marks=pytest.mark.verify), pytest.param(50, marks=pytest.mark.soak)]
 
@@ -56,7 +56,7 @@ def expect_all_once(catalog, count):
 
 @pytest.mark.verify
 @pytest.mark.parametrize("point", ["before-sink-commit", "after-commit"])
-def test_killed_at_a_point_of_a_commit(spark, uri, catalog, tmp_path, point):
+def test_killed_at_a_point_of_a_commit(uri, catalog, tmp_path, point):
     """The process that commits dies; Spark takes the batch for failed, whether it is or not."""
     for number in range(COMMITS):
         catalog.table("orders").append(rows(number))
@@ -89,7 +89,7 @@ def run_until_killed(uri, checkpoint, writer, chance):
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kills", KILLS)
-def test_killed_at_random(spark, uri, catalog, tmp_path, kills):
+def test_killed_at_random(uri, catalog, tmp_path, kills):
     chance = random.Random(kills)
     writer, checkpoint = Writer(catalog, chance), tmp_path / "checkpoint"
     writer.write(8)

@@ -7,7 +7,8 @@ from deltasql.spark.delta import PACKAGE
 
 
 @pytest.mark.verify
-def test_all_but_statements(spark, tmp_path):
+@pytest.mark.usefixtures("needs_spark")
+def test_all_but_statements(tmp_path):
     uri = f"deltasql://sqlite/{tmp_path}/catalog.db"
     told = spark_no_jar.run(uri, tmp_path / "orders")
     assert told["append"] == [[1, "a"], [2, "a"], [3, "b"]]
