@@ -19,7 +19,7 @@ import pytest
 
 import deltasql
 from corpora import EXPECTED, needs_corpora
-from delta_spark import complaint, forget, read_delta_spark
+from delta_spark import read_delta_spark
 from deltasql.errors import (
     DeltaSqlError,
     ImportDifferenceError,
@@ -223,7 +223,7 @@ def require_left_out(root: Path, reader: str, reason: str) -> None:
         READERS[reader](str(root))
 
 
-def round_trip(catalog: deltasql.Catalog, tables: Path, tmp_path: Path, name: str) -> None:
+def round_trip(catalog: deltasql.Catalog, tables: Path, tmp_path: Path, name: str) -> Taken:
     root = tmp_path / "table"
     shutil.copytree(tables / name / "delta", root)
     limits = LEFT_OUT.get(name, {})
@@ -235,6 +235,7 @@ def round_trip(catalog: deltasql.Catalog, tables: Path, tmp_path: Path, name: st
         require_left_out(root, "polars", "could not parse")
         del taken.before["polars"]
     require_readable(taken)
+    return taken
 
 
 def test_every_table_is_judged_here():
@@ -250,9 +251,15 @@ def test_a_table_taken_over_is_read_by_all(catalog, tables, tmp_path, name):
 
 
 @pytest.mark.verify
-@pytest.mark.parametrize("name", [name for name in TAKEN if name not in HANDFUL])
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("name", TAKEN)
 def test_every_table_taken_over_is_read_by_all(catalog, tables, tmp_path, name):
-    round_trip(catalog, tables, tmp_path, name)
+    taken = round_trip(catalog, tables, tmp_path, name)
+    if EXPECTED[name]["rows"] is None or name in OWN_LIMITS:
+        return
+    rows = read_delta_spark(str(taken.root))
+    assert len(rows) == EXPECTED[name]["rows"] + 1
+    assert [row for row in rows if all(row[c] == v for c, v in plain(taken.row).items())]
 
 
 @pytest.mark.parametrize("name", sorted(NOT_WRITTEN))
@@ -265,31 +272,6 @@ def test_a_table_that_we_may_not_write_is_left_as_it_is(catalog, tables, tmp_pat
         take_over(catalog, name, root, {})
     new = log_bytes(root)
     assert {key: new[key] for key in old} == old
-
-
-@pytest.mark.verify
-@pytest.mark.timeout(1200)
-@pytest.mark.usefixtures("spark")
-def test_delta_spark_reads_every_table_taken_over(tables, tmp_path):
-    """In one session: its start is dearer than all the tables."""
-    wrong = []
-    for number, name in enumerate(TAKEN):
-        if EXPECTED[name]["rows"] is None or name in OWN_LIMITS:
-            continue
-        root = tmp_path / f"table-{number}"
-        shutil.copytree(tables / name / "delta", root)
-        with deltasql.connect(f"deltasql://sqlite/{tmp_path}/{number}.db") as catalog:
-            taken = take_over(catalog, name, root, {})
-        try:
-            rows = read_delta_spark(str(root))
-        except Exception as error:  # noqa: BLE001 (all of them are told at the end)
-            wrong.append(f"{name}: {complaint(error)[:300]}")
-            continue
-        mine = [row for row in rows if all(row[c] == v for c, v in plain(taken.row).items())]
-        if len(rows) != EXPECTED[name]["rows"] + 1 or not mine:
-            wrong.append(f"{name}: {len(rows)} rows, {len(mine)} of them ours")
-    forget()
-    assert wrong == []
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:

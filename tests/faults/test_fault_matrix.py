@@ -24,6 +24,7 @@ from deltasql.testing.faulty import FaultyStore
 from fault_steps import STEPS, Weather, suffer
 from plugins.store_fixtures import _place
 
+PLACES = ["s3", "azure", "gcs"]
 CELLS = [
     pytest.param(kind, step, id=f"{kind.name}-{step}")
     for kind in Kind
@@ -77,9 +78,15 @@ def test_a_fault_on_local_files(tmp_path, kind, step, times):
     _suffer(uri, (str(tmp_path / "table"), {}), (kind, step, times))
 
 
-@pytest.mark.verify
-@pytest.mark.parametrize(("kind", "step"), CELLS)
-@pytest.mark.parametrize("place", ["s3", "azure", "gcs"])
+def _on_stores():
+    """The stores take turns in verify; in the soak each has every cell."""
+    for number, cell in enumerate(CELLS):
+        for turn, place in enumerate(PLACES):
+            size = pytest.mark.verify if number % len(PLACES) == turn else pytest.mark.soak
+            yield pytest.param(place, *cell.values, marks=size, id=f"{place}-{cell.id}")
+
+
+@pytest.mark.parametrize(("place", "kind", "step"), list(_on_stores()))
 def test_a_fault_on_an_object_store(request, tmp_path, place, kind, step):
     uri = f"deltasql://sqlite/{tmp_path}/c.db"
     where = _place(place, request, tmp_path, f"matrix-{uuid.uuid4().hex[:8]}")

@@ -14,7 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 # those that use the Spark of their process; and of them those that start processes with their own
 _SHARED = re.compile(
     r"tests/(spark/|acceptance/test_delta_spark|contract/test_spark_import|"
-    r"acceptance/test_round_trip.py::test_delta_spark)"
+    r"acceptance/test_round_trip.py::test_every_table_taken)"
 )
 _APART = re.compile(r"tests/spark/test_(cluster|connect|session|spark_41|stream_kill|without_jar)")
 # a cluster for all tests of the file

@@ -90,11 +90,7 @@ def make(place, kind):
 @pytest.mark.usefixtures("needs_delta")
 @pytest.mark.parametrize(
     "kind",
-    [
-        "vectors",
-        "rewritten",
-        "by id",
-    ],
+    [pytest.param("vectors", marks=pytest.mark.soak), "rewritten", "by id"],
 )
 @pytest.mark.verify
 def test_the_feed_is_delta_sparks(session, uri, catalog, tmp_path, kind):

@@ -50,7 +50,7 @@ def numbers(verify, soak):
 
 def run_script(uri, tmp_path, seed):
     chance = random.Random(seed)
-    steps = random_scripts.script(chance, 4 if seed < 20 else chance.randint(3, 8))
+    steps = random_scripts.script(chance, 3 if seed < 20 else chance.randint(3, 8))
     with deltasql.connect(uri) as catalog:
         plain, ours = a_pair(catalog, tmp_path, "t", chance.random() < 0.5)
         for step in steps:

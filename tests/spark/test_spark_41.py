@@ -14,10 +14,9 @@ SPARK = Path(os.environ.get("DELTASQL_TEST_SPARK41") or ROOT / ".tools/spark41")
 TESTS = [
     "test_read.py::test_rows_and_schema_are_those_of_delta_spark",
     "test_read.py::test_a_filter_skips_files_in_sql_and_is_applied",
-    "test_source_filters.py",
+    "test_source_filters.py::test_a_filter_of_spark_skips_files_in_sql",
     "test_write.py::test_append_by_the_driver_and_by_spark",
     "test_write.py::test_replace_where",
-    "test_write.py::test_dynamic_overwrite",
     "test_write.py::test_merge_schema",
     "test_write.py::test_what_does_not_fit_is_refused",
     "test_transactions.py::test_two_tables_in_one_commit",
