@@ -1,7 +1,4 @@
-"""A write by Spark in a process of its own, to be killed: `spark_writer.py URI ROWS`.
-
-It borrows the JVM of the process that starts it.
-"""
+"""A write by Spark in a process of its own, to be killed: `spark_writer.py URI ROWS`."""
 
 import os
 import subprocess
@@ -20,11 +17,12 @@ def start(uri: str, rows: int, **env: str) -> subprocess.Popen[str]:
 
 
 def main() -> None:
-    from borrowed_spark import borrowed_session
+    from deltasql.jobs.session import import_session
     from deltasql.spark import write
 
     uri, rows = sys.argv[1], int(sys.argv[2])
-    frame = borrowed_session().range(rows, numPartitions=2).where("id >= 0")
+    spark = import_session("local[2]", {}).spark
+    frame = spark.range(rows, numPartitions=2).where("id >= 0")
     print(write(frame, uri, "orders", commit_id=TOKEN))
 
 

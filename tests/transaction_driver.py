@@ -8,12 +8,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import delta_spark
 import deltasql.spark
-from borrowed_spark import borrowed_session
 
 _TESTS = Path(__file__).parent
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
 def start(kind: str, uri: str, *words: str, **env: str) -> subprocess.Popen[str]:
@@ -23,6 +24,28 @@ def start(kind: str, uri: str, *words: str, **env: str) -> subprocess.Popen[str]
     command = [sys.executable, str(Path(__file__)), kind, uri, *words]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=own)
+
+
+def lent() -> dict[str, str]:
+    """Return the environment in which a driver borrows this process's JVM."""
+    gateway = delta_spark.session().sparkContext._gateway
+    parameters = gateway.java_parameters
+    return {_PORT: str(parameters.port), _SECRET: parameters.auth_token}
+
+
+def borrowed_session() -> Any:
+    """Return a new session in the JVM of another process."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    gateway = launch_gateway()
+    jvm = gateway.jvm
+    context = jvm.org.apache.spark.SparkContext.getOrCreate()
+    java = jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(context)
+    conf = SparkConf(_jvm=jvm, _jconf=java.getConf())
+    first = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
+    return SparkSession(SparkContext(gateway=gateway, jsc=java, conf=conf), first.newSession())
 
 
 def three(uri: str) -> None:

@@ -1,6 +1,6 @@
 """Stock Delta Spark sees in the mirrored log what SQL says: all versions, all times, all rows.
 
-One file, so that `make test` starts one JVM.
+All tests that use a Spark of their process share it (tests/plugins/shared_spark.py).
 """
 
 import datetime as dt

@@ -37,9 +37,13 @@ pytestmark = [
 ]
 VERSIONS = 36
 KILLS = 3
-# What comes when the engine has done its part is the same for all engines; and where the local
-# engine is killed before and after each step, this one is killed at some of them.
-POINTS = [stop for stop in IMPORT_POINTS if "stats" not in stop[0] and "noted" not in stop[0]][1::3]
+# What comes when the engine has done its part is the same for all engines. The local engine is
+# killed before and after each step in verify, this one at some of them, and in the soak at all.
+POINTS = [stop for stop in IMPORT_POINTS if "stats" not in stop[0] and "noted" not in stop[0]]
+PHASES = [
+    pytest.param(stop, marks=() if number % 3 == 1 else pytest.mark.soak, id=f"{stop[0]}-{stop[1]}")
+    for number, stop in enumerate(POINTS)
+]
 
 
 @pytest.fixture
@@ -133,7 +137,7 @@ def uri(request, stop, tmp_path) -> str:
     return f"deltasql://sqlite/{tmp_path}/catalog.db"
 
 
-@pytest.mark.parametrize("stop", POINTS, ids=lambda stop: f"{stop[0]}-{stop[1]}")
+@pytest.mark.parametrize("stop", PHASES)
 def test_a_driver_killed_in_any_phase(uri, source, engine, stop, tmp_path):
     stages = engine.staging.root
     if "part" in stop[0]:

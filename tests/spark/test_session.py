@@ -40,10 +40,11 @@ def test_delta_is_found_in_the_session_that_is_there(session, needs_delta):
 
 
 @pytest.mark.verify
-def test_a_prepared_session_starts_from_the_archive(tmp_path):
-    """From the one that `make verify` has prepared, if there is one."""
+@pytest.mark.parametrize("anew", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_a_prepared_session_starts_from_the_archive(tmp_path, anew):
+    """From the one that `make verify` has prepared, if there is one; in the soak from a new one."""
     archive, env = archive_path(find_java(os.environ), os.environ), dict(os.environ)
-    if not archive.is_file():
+    if anew or not archive.is_file():
         env["XDG_CACHE_HOME"] = str(tmp_path)
         made = _run(["-m", "deltasql", "spark", "prepare", "-o", "json"], env)
         archive = Path(json.loads(made)["archive"])

@@ -24,19 +24,24 @@ TESTS = [
     "test_stream_source.py::test_a_query_stops_with_our_code_and_goes_on_after_a_restart",
     "test_streaming_sink.py::test_every_batch_once",
 ]
+WHOLE = ["test_read.py", "test_source_filters.py", "test_write.py", *TESTS[-4:]]
 # what PySpark 4.1 leaves open is its own affair
 LOOSE = "ignore::pytest.PytestUnraisableExceptionWarning"
 
 
 @pytest.mark.verify
 @pytest.mark.timeout(900)
-def test_reads_writes_and_transactions_on_spark_41():
+@pytest.mark.parametrize(
+    "names",
+    [pytest.param(TESTS, id="some"), pytest.param(WHOLE, marks=pytest.mark.soak, id="whole files")],
+)
+def test_reads_writes_and_transactions_on_spark_41(names):
     python, jars = SPARK / "python", SPARK / "jars"
     if not (python / "pyspark").is_dir() or not list(jars.glob("delta-spark_4.1*.jar")):
         require("delta_spark", "Spark 4.1 is not installed (make servers)")
     path = os.pathsep.join(filter(None, [str(python), os.environ.get("PYTHONPATH")]))
     env = {**os.environ, "PYTHONPATH": path, "DELTASQL_TEST_JARS": str(jars)}
-    files = [str(ROOT / "tests/spark" / name) for name in TESTS]
+    files = [str(ROOT / "tests/spark" / name) for name in names]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", LOOSE]
     asked = "import pyspark; print(pyspark.__version__)"
     told = subprocess.run(

@@ -5,7 +5,6 @@ import signal
 import pyarrow as pa
 import pytest
 
-import borrowed_spark
 import delta_spark
 import deltasql
 import transaction_driver
@@ -31,7 +30,7 @@ def tables(uri, tmp_path):
 def lent(needs_delta):
     """This process's JVM for others; databases that they leave behind are dropped."""
     spark = delta_spark.session()
-    yield borrowed_spark.lent(spark)
+    yield transaction_driver.lent()
     for database in spark.catalog.listDatabases():
         if database.name.startswith("deltasql_tx_"):
             spark.sql(f"DROP DATABASE {database.name} CASCADE")

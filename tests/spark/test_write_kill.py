@@ -6,7 +6,6 @@ import pytest
 
 import deltasql
 import spark_writer
-from borrowed_spark import lent
 from builders import a_table, ids
 from deltasql.spark import write
 from deltasql.testing import check_invariants
@@ -25,7 +24,7 @@ CASES = [
 def test_killed_at_a_point(spark, catalog_uri, tmp_path, point):
     with deltasql.connect(catalog_uri) as catalog:
         table = a_table(catalog, tmp_path, partition_by=[])
-    crash = {"DELTASQL_TESTING": "1", "DELTASQL_CRASH_AT": point, **lent(spark.spark)}
+    crash = {"DELTASQL_TESTING": "1", "DELTASQL_CRASH_AT": point}
     process = spark_writer.start(catalog_uri, ROWS, **crash)
     _, err = process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL, err
