@@ -1,6 +1,7 @@
 """Random operations through deltasql leave what they leave on plain Delta tables."""
 
 import random
+from functools import partial
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -54,8 +55,9 @@ def run_script(uri, tmp_path, seed):
     with deltasql.connect(uri) as catalog:
         plain, ours = a_pair(catalog, tmp_path, "t", chance.random() < 0.5)
         for step in steps:
-            random_scripts.run_plain(step, plain)
-            random_scripts.run_ours(step, uri, "t")
+            refused = random_scripts.refuses(partial(random_scripts.run_plain, step, plain))
+            run_ours = partial(random_scripts.run_ours, step, uri, "t")
+            assert random_scripts.refuses(run_ours) == refused, (step, steps)
         table = catalog.table("t")
         catalog.mirror.run_once()
         told = [entry["operation"] for entry in delta_spark.history(plain)]
