@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
 from deltasql.catalog.database import Database, Work
@@ -57,12 +58,17 @@ class Snapshot:
         """The table's columns at this version."""
         return parse_schema(self.metadata.schema_string)
 
-    def predicate(self, where: str | Predicate | None = None) -> Predicate | None:
-        """Return a filter over this version's columns, or the snapshot's own."""
+    def predicate(
+        self, where: str | Predicate | None = None, zone: tzinfo = UTC
+    ) -> Predicate | None:
+        """Return a filter over this version's columns, or the snapshot's own.
+
+        Times in it that name no zone, and partition values of that kind, are those of `zone`.
+        """
         text = where if where is not None else self.where
         if not isinstance(text, str):
             return text
-        return parse_predicate(text, self.schema, mapping_mode(self.metadata.configuration))
+        return parse_predicate(text, self.schema, mapping_mode(self.metadata.configuration), zone)
 
     def files(
         self, columns: Sequence[str] | None = None, *, where: str | Predicate | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, tzinfo
 from typing import TypeAlias
 
 from deltasql.catalog.commit_request import CommitNote
@@ -20,18 +21,19 @@ _Place: TypeAlias = tuple[Value | None, ...]
 
 
 def plan_partition_overwrite(
-    snapshot: Snapshot, adds: Sequence[Add], *, data_change: bool = True
+    snapshot: Snapshot, adds: Sequence[Add], *, data_change: bool = True, zone: tzinfo = UTC
 ) -> Planned:
     """Plan to replace the files of every partition that has a new one.
 
-    Partitions are compared by their values, not by their spelling. A table without partition
+    Partitions are compared by their values, not by their spelling; times that name no zone are
+    those of `zone`. A table without partition
     columns is one partition.
     """
     columns = _columns(snapshot)
-    touched = {_place(add, columns) for add in adds} if columns else {()}
+    touched = {_place(add, columns, zone) for add in adds} if columns else {()}
 
     def matches(add: Add) -> bool:
-        return _place(add, columns) in touched
+        return _place(add, columns, zone) in touched
 
     gone = [add for add in live_adds(snapshot) if matches(add)]
     parameters = {
@@ -52,15 +54,15 @@ def _columns(snapshot: Snapshot) -> list[tuple[str, DataType]]:
     return [(physical_name(field, mode), field.type) for field in fields]
 
 
-def _place(add: Add, columns: Sequence[tuple[str, DataType]]) -> _Place:
-    return tuple(_value(add.partition_values.get(name), kind) for name, kind in columns)
+def _place(add: Add, columns: Sequence[tuple[str, DataType]], zone: tzinfo) -> _Place:
+    return tuple(_value(add.partition_values.get(name), kind, zone) for name, kind in columns)
 
 
-def _value(text: str | None, kind: DataType) -> Value | None:
+def _value(text: str | None, kind: DataType, zone: tzinfo) -> Value | None:
     """Return a value that is equal for all its spellings; a text that is none stands for itself."""
     if not text:
         return None
-    value = parse_partition_value(text, kind)
+    value = parse_partition_value(text, kind, zone)
     if value is None or value != value:  # noqa: PLR0124 (NaN is its own partition)
         return text
     return value

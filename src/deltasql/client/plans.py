@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 
 import msgspec
 
@@ -55,10 +56,15 @@ def plan_append(snapshot: Snapshot, adds: Sequence[Add], mode: str = "Append") -
 
 
 def plan_overwrite(
-    snapshot: Snapshot, adds: Sequence[Add], where: str | None, *, data_change: bool = True
+    snapshot: Snapshot,
+    adds: Sequence[Add],
+    where: str | None,
+    *,
+    data_change: bool = True,
+    zone: tzinfo = UTC,
 ) -> Planned:
     """Plan to replace all files, or those of the partitions that `where` names."""
-    matches = None if where is None else partition_filter(snapshot, where)
+    matches = None if where is None else partition_filter(snapshot, where, zone)
     if matches is not None:
         outside = next((add.path for add in adds if not matches(add)), None)
         if outside is not None:
@@ -178,13 +184,15 @@ def plan_detach(snapshot: Snapshot) -> Planned:
     return Planned(action, ReadSet(snapshot.version, whole_table=True), note)
 
 
-def partition_filter(snapshot: Snapshot, where: str) -> Callable[[Add], bool]:
+def partition_filter(snapshot: Snapshot, where: str, zone: tzinfo = UTC) -> Callable[[Add], bool]:
     """Return which files lie in the partitions that a filter names, exactly.
+
+    Times that name no zone are those of `zone`.
 
     Raises:
         BadPredicateError: the filter speaks of columns the table is not partitioned by.
     """
-    predicate = snapshot.predicate(where)
+    predicate = snapshot.predicate(where, zone)
     assert predicate is not None  # noqa: S101 (a text always gives one)
     allowed = set(physical_partition_columns(snapshot.metadata))
     other = sorted(

@@ -69,6 +69,9 @@ def rewrite(
 ) -> list[Add]:
     """Write the rows of a group into new files.
 
+    Their partition values stay spelled as they were: a time without a zone means another moment to
+    each reader, and it is not for us to settle which.
+
     Raises:
         CorruptDataError: other rows came out than went in; the new files are of no use.
     """
@@ -97,7 +100,8 @@ def rewrite(
     told = sum(_records(add) for add in written)
     if told != counted:
         raise CorruptDataError(f"Compaction read {counted} rows but wrote {told}.")
-    return written
+    values = group[0].partition_values
+    return [msgspec.structs.replace(add, partition_values=values) for add in written]
 
 
 def _records(add: Add) -> int:

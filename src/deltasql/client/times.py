@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 from deltasql.errors import BadArgumentError
 
 
-def to_ms(moment: datetime | int | str) -> int:
-    """Return a datetime, ISO text or number of milliseconds; no zone means UTC.
+def to_ms(moment: datetime | int | str, zone: tzinfo = UTC) -> int:
+    """Return a datetime, ISO text or number of milliseconds; what names no zone is in `zone`.
 
     Raises:
         BadArgumentError: the text is no time.
@@ -23,7 +23,7 @@ def to_ms(moment: datetime | int | str) -> int:
                 f"{moment!r} is not a time like 2026-01-31T12:00:00Z."
             ) from error
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
+        moment = moment.replace(tzinfo=zone)
     return round(moment.timestamp() * 1000)
 
 

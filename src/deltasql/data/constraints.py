@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import Any
 
 import pyarrow as pa
@@ -38,13 +39,17 @@ class RowCheck:
     expression: Any
 
 
-def row_checks(schema: StructType, configuration: Mapping[str, str]) -> list[RowCheck]:
+def row_checks(
+    schema: StructType, configuration: Mapping[str, str], zone: tzinfo = UTC
+) -> list[RowCheck]:
     """Return the table's CHECK constraints and invariants, ready to be evaluated.
+
+    Times in them that name no zone are those of `zone`.
 
     Raises:
         UnsupportedFeatureError: one of them says more than our filters can.
     """
-    return [_check(name, text, schema) for name, text in check_texts(schema, configuration)]
+    return [_check(name, text, schema, zone) for name, text in check_texts(schema, configuration)]
 
 
 def check_texts(schema: StructType, configuration: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -134,9 +139,9 @@ def _unwritable(path: str, what: str) -> UnsupportedFeatureError:
     )
 
 
-def _check(name: str, text: str, schema: StructType) -> RowCheck:
+def _check(name: str, text: str, schema: StructType, zone: tzinfo) -> RowCheck:
     try:
-        return RowCheck(name, text, to_arrow(parse_predicate(text, schema)))
+        return RowCheck(name, text, to_arrow(parse_predicate(text, schema, zone=zone)))
     except BadPredicateError as error:
         raise UnsupportedFeatureError(
             f"The constraint {name} ({text}) cannot be checked: {error.message}", constraint=name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -47,6 +48,7 @@ class ReadPlan:
     predicate: Predicate | None
     mode: MappingMode
     batch_rows: int
+    zone: tzinfo = UTC
 
 
 class FileReader:
@@ -127,7 +129,7 @@ class FileReader:
 
     def _partition(self, one: StructField, file: FileToRead) -> Any:
         text = file.partition_values.get(physical_name(one, self._plan.mode))
-        value = partition_scalar(text, one.type, to_arrow_type(one.type))
+        value = partition_scalar(text, one.type, to_arrow_type(one.type), self._plan.zone)
         if value is None:
             raise CorruptDataError(
                 f"The file {file.path} has the value {text!r} for the partition column {one.name}, "

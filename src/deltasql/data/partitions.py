@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import tzinfo
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -61,11 +62,13 @@ def directory(key: PartitionKey) -> str:
     return "".join(f"{hive_escape(name)}={hive_escape(value)}/" for name, value in key)
 
 
-def partition_scalar(text: str | None, kind: DataType, target: pa.DataType) -> pa.Scalar | None:
+def partition_scalar(
+    text: str | None, kind: DataType, target: pa.DataType, zone: tzinfo
+) -> pa.Scalar | None:
     """Return a partition value as Arrow has it (null for null and ""), None if it does not fit."""
     if not text:
         return pa.scalar(None, target)
-    value = parse_partition_value(text, kind)
+    value = parse_partition_value(text, kind, zone)
     return None if value is None else pa.scalar(value, target)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import Any, TypeAlias
 
 import msgspec
@@ -31,7 +32,8 @@ _COLUMNS = ("path", "size", "partition_values", "deletion_vector", "among")
 class ScanSpec:
     """What a scan must know of its table.
 
-    `allowed_roots` and `open_root` serve tables whose files lie elsewhere (shallow clones).
+    `allowed_roots` and `open_root` serve tables whose files lie elsewhere (shallow clones); `zone`
+    is that of partition values that are times and name none.
     """
 
     schema: StructType
@@ -41,6 +43,7 @@ class ScanSpec:
     open_root: OpenRoot | None = None
     threads: int = 4
     batch_rows: int = 65_536
+    zone: tzinfo = UTC
 
     @property
     def mode(self) -> MappingMode:
@@ -95,6 +98,7 @@ def plan_scan(
         predicate,
         spec.mode,
         spec.batch_rows,
+        spec.zone,
     )
 
 

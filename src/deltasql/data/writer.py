@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 
 import pyarrow as pa
 
@@ -19,10 +20,12 @@ from deltasql.data.constraints import RowCheck, enforce, refuse_unwritable, row_
 from deltasql.data.defaults import filled, missing_defaults
 from deltasql.data.parquet_file import FileLayout, OpenFile, layout_of
 from deltasql.data.partitions import PartitionKey, directory, partition_fields, split
+from deltasql.data.text_lengths import enforce_lengths
 from deltasql.errors import ConfigError, DeltaSqlError, SchemaError
 from deltasql.protocol.actions import Add
 from deltasql.protocol.columns import MappingMode, mapping_mode
 from deltasql.protocol.schema import StructField, StructType
+from deltasql.protocol.text_limits import text_limits
 from deltasql.storage.paths import encode_path
 from deltasql.storage.port import ObjectStore
 
@@ -37,7 +40,10 @@ _SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)b?\s*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class WriteSpec:
-    """What a write must know of its table; `roll` gives a new unique id at each call."""
+    """What a write must know of its table; `roll` gives a new unique id at each call.
+
+    `zone` is that of times in constraints that name none.
+    """
 
     schema: StructType
     roll: Callable[[], str]
@@ -49,6 +55,7 @@ class WriteSpec:
     max_records_per_file: int | None = None
     compression: str = "snappy"
     data_change: bool = True
+    zone: tzinfo = UTC
 
     @property
     def mode(self) -> MappingMode:
@@ -86,7 +93,7 @@ def write_files(batches: pa.RecordBatchReader, spec: WriteSpec, store: ObjectSto
     names = batches.schema.names
     defaults = missing_defaults(spec.schema, names)
     refuse_unwritable(spec.schema, [*names, *defaults])
-    writer = _TableWriter(spec, store, row_checks(spec.schema, spec.configuration))
+    writer = _TableWriter(spec, store, row_checks(spec.schema, spec.configuration, spec.zone))
     # Rows that do not fit are refused even where there are none yet.
     conform(filled(_empty(batches), defaults), spec.schema)
     try:
@@ -110,6 +117,7 @@ class _TableWriter:
         self._spec = spec
         self._store = store
         self._checks = checks
+        self._limits = text_limits(spec.schema)
         self._mode = spec.mode
         self._target = spec.file_size
         self._most = spec.max_records_per_file or sys.maxsize
@@ -127,6 +135,7 @@ class _TableWriter:
             return
         rows = conform(batch, self._spec.schema)
         enforce(self._checks, rows)
+        enforce_lengths(self._limits, rows)
         for key, part in split(rows, self._fields, self._mode):
             kept = part.select(self._file_schema.names)
             self._append(key, to_physical(kept, self._file_schema, self._mode))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import Literal, TypeAlias
 
 from deltasql.protocol.columns import Leaf
@@ -17,7 +18,11 @@ from deltasql.protocol.values import Value
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "<=>"]
 
 
-Column: TypeAlias = Leaf
+@dataclass(frozen=True, slots=True)
+class Column(Leaf):
+    """A column of a filter; `zone` is that of its times that name none."""
+
+    zone: tzinfo = UTC
 
 
 @dataclass(frozen=True, slots=True)

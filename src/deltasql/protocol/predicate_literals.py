@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from decimal import ROUND_FLOOR
 from decimal import Decimal as Number
 from typing import Literal, TypeAlias
@@ -136,17 +137,16 @@ def _coerce(raw: Raw, column: Column) -> Value:
     elif name == "date" and raw.kind in {"date", "text"}:
         found = parse_date(raw.text)
     elif name in TIMESTAMPS and raw.kind in {"timestamp", "date", "text"}:
-        found = _moment(raw.text, name)
+        found = _moment(raw.text, column)
     if found is None or (isinstance(found, str) and not _is_unicode(found)):
         raise _misfit(raw, column)
     return found
 
 
-def _moment(text: str, name: str) -> int | None:
-    parsed = parse_timestamp(text)
-    if parsed is None or (name == "timestamp_ntz" and parsed[1]):
-        return None
-    return parsed[0]
+def _moment(text: str, column: Column) -> int | None:
+    is_local = column.type.name == "timestamp_ntz"
+    parsed = parse_timestamp(text, UTC if is_local else column.zone)
+    return None if parsed is None or (is_local and parsed[1]) else parsed[0]
 
 
 def _is_unicode(text: str) -> bool:

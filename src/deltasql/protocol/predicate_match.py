@@ -235,7 +235,7 @@ def partition_facts(column: Column, text: str | None) -> Facts:
     """Return what a partition value tells of its column: everything, unless it is malformed."""
     if not text:
         return Facts(may_be_value=False)
-    value = parse_partition_value(text, column.type)
+    value = parse_partition_value(text, column.type, column.zone)
     return Facts(may_be_nan=column.type.name in FLOATS) if value is None else _exactly(value)
 
 

@@ -6,6 +6,7 @@ What the small language of `predicate_ast` cannot say is refused, naming the par
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, tzinfo
 from decimal import Decimal as Number
 from functools import cache, partial
 from typing import Any, TypeAlias
@@ -52,8 +53,12 @@ _CASTS: dict[str, RawKind] = {
 _SUFFIXED = {"TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long"}
 
 
-def parse_predicate(text: str, schema: StructType, mode: MappingMode = "none") -> Predicate:
+def parse_predicate(
+    text: str, schema: StructType, mode: MappingMode = "none", zone: tzinfo = UTC
+) -> Predicate:
     """Return the typed predicate that the text says about columns of the schema.
+
+    Times that name no zone are those of `zone`.
 
     Raises:
         BadPredicateError: the text is no filter, names no column, or says more than we support.
@@ -62,7 +67,7 @@ def parse_predicate(text: str, schema: StructType, mode: MappingMode = "none") -
         raise BadPredicateError("The filter is empty or longer than a million characters.")
     parse, failure = _parser()
     try:
-        return _Reader(schema, mode).read(parse(text))
+        return _Reader(schema, mode, zone).read(parse(text))
     except failure as error:
         raise BadPredicateError(f"The filter cannot be understood: {_reason(error)}.") from error
     except RecursionError as error:
@@ -94,9 +99,10 @@ def _reason(error: Any) -> str:
 class _Reader:
     """Walks sqlglot's tree; one instance per filter."""
 
-    def __init__(self, schema: StructType, mode: MappingMode) -> None:
+    def __init__(self, schema: StructType, mode: MappingMode, zone: tzinfo) -> None:
         self._schema = schema
         self._mode = mode
+        self._zone = zone
 
     def read(self, node: Node) -> Predicate:
         read = getattr(self, f"_read_{type(node).__name__.lower()}", None)
@@ -202,7 +208,7 @@ class _Reader:
             raise BadPredicateError(
                 f"The filter names the column {'.'.join(path)}, which the table does not have."
             ) from error
-        return Column(leaf.path, leaf.physical, leaf.type, leaf.nullable)
+        return Column(leaf.path, leaf.physical, leaf.type, leaf.nullable, self._zone)
 
 
 def _path(node: Node) -> tuple[str, ...] | None:

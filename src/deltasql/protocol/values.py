@@ -53,10 +53,10 @@ def parse_date(text: str) -> int | None:
         return None
 
 
-def parse_timestamp(text: str) -> tuple[int, bool] | None:
+def parse_timestamp(text: str, zone: dt.tzinfo = dt.UTC) -> tuple[int, bool] | None:
     """Return microseconds since 1970 and whether the text tells its zone; None if it is none.
 
-    Without a zone the time is taken as UTC; digits below a microsecond are cut off.
+    Without a zone the time is that of `zone`; digits below a microsecond are cut off.
     """
     found = _TIMESTAMP.fullmatch(text.strip())
     days = parse_date(found[1]) if found else None
@@ -66,12 +66,26 @@ def parse_timestamp(text: str) -> tuple[int, bool] | None:
     if hour > 23 or minute > 59 or second > 59:  # noqa: PLR2004 (a clock)
         return None
     fraction = int((found[5] or "").ljust(6, "0")[:6])
-    seconds = days * 86_400 + hour * 3600 + minute * 60 + second - _offset(found[6])
-    return seconds * MICROSECONDS + fraction, found[6] is not None
+    seconds = days * 86_400 + hour * 3600 + minute * 60 + second
+    away = _offset(found[6]) if found[6] else _offset_at(seconds, zone)
+    return (seconds - away) * MICROSECONDS + fraction, found[6] is not None
 
 
-def _offset(zone: str | None) -> int:
-    if zone is None or zone in {"Z", "UTC"}:
+def _offset_at(seconds: int, zone: dt.tzinfo) -> int:
+    """Return how far a zone is from UTC when its clocks show so many seconds since 1970.
+
+    Of an hour that comes twice it is the first, and one that is left out is taken as if the
+    clocks had not been set yet: as in Java.
+    """
+    if zone is dt.UTC:
+        return 0
+    shown = dt.datetime(1970, 1, 1, tzinfo=zone) + dt.timedelta(seconds=seconds)
+    away = shown.utcoffset()
+    return 0 if away is None else int(away.total_seconds())
+
+
+def _offset(zone: str) -> int:
+    if zone in {"Z", "UTC"}:
         return 0
     digits = zone[1:].replace(":", "")
     seconds = int(digits[:2]) * 3600 + int(digits[2:]) * 60
@@ -131,11 +145,16 @@ def shortest_float(value: float) -> float:
     return next((one for one in shorter if round_to_float(one) == value), value)
 
 
-def parse_partition_value(text: str, kind: DataType) -> Value | None:
-    """Return a non-empty partition value typed, or None if the text does not fit the type."""
+def parse_partition_value(text: str, kind: DataType, zone: dt.tzinfo = dt.UTC) -> Value | None:
+    """Return a non-empty partition value typed, or None if the text does not fit the type.
+
+    Writers of old spelled timestamps without a zone: they are taken as times of `zone`.
+    """
     if isinstance(kind, Decimal):
         number = parse_number(text)
         return None if number is None else to_scale(number, kind)
+    if kind.name == "timestamp":
+        return (parse_timestamp(text, zone) or (None,))[0]
     parse = _PARSERS.get(kind.name)
     return None if parse is None else parse(text, kind.name)
 
@@ -172,7 +191,7 @@ _PARSERS: dict[str, Callable[[str, str], Value | None]] = {
     "date": lambda text, _: parse_date(text),
     **dict.fromkeys(INTEGER_BITS, _parse_integer),
     **dict.fromkeys(FLOATS, _parse_float),
-    **dict.fromkeys(TIMESTAMPS, lambda text, _: (parse_timestamp(text) or (None,))[0]),
+    "timestamp_ntz": lambda text, _: (parse_timestamp(text) or (None,))[0],
 }
 
 

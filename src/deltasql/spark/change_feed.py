@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +22,7 @@ from deltasql.spark.follow_options import END, FEED, START, FollowOptions, Momen
 from deltasql.spark.follow_rules import starting_version
 from deltasql.spark.followed_rows import Followed, open_followed
 from deltasql.spark.scan_tasks import CHANGED_FILES, ScanTask, changed_files, scan_tasks
+from deltasql.spark.session_zone import session_zone, zone_name
 from deltasql.spark.source_errors import told_with_code
 from deltasql.spark.source_options import SOURCE, SourceOptions, table_options
 
@@ -39,20 +40,21 @@ def read_changes(
     """Return what happened to the rows of a table from one version to another, both included.
 
     `start` and `end` are versions, or times: then the first version that is not before `start`,
-    and the last one that is not after `end`. Without `end` it is the newest version now. Rows come
-    with _change_type, _commit_version and _commit_timestamp, as from Delta's change feed.
+    and the last one that is not after `end`; times that name no zone are those of the session's.
+    Without `end` it is the newest version now. Rows come with _change_type, _commit_version and
+    _commit_timestamp, as from Delta's change feed.
 
     Raises:
         ChangeDataMissingError: delta.enableChangeDataFeed was not set at one of the versions.
         VersionNotFoundError: the table has no version to begin with.
         SchemaError: the rows of a version cannot be read by the table's columns.
     """
+    zone = session_zone(spark)
+    begin, last = _moment(start, zone), None if end is None else _moment(end, zone)
     with open_table(uri, table, settings=settings, storage_options=storage_options) as (_, found):
-        options = FollowOptions(
-            is_feed=True, start=_moment(start), end=None if end is None else _moment(end)
-        )
+        options = FollowOptions(is_feed=True, start=begin, end=last)
         span = change_range(found, found.refresh(), options)
-        given = table_options(uri, found.name, storage_options)
+        given = table_options(uri, found.name, storage_options, zone_name(spark))
     told = {FEED: "true", START: str(span[0]), END: str(span[1])}
     return spark.read.format(SOURCE).options(**given, **told).load()
 
@@ -112,10 +114,10 @@ def _files(followed: Followed, options: FollowOptions) -> pa.Table:
     return files
 
 
-def _moment(value: int | str | datetime) -> Moment:
+def _moment(value: int | str | datetime, zone: tzinfo) -> Moment:
     if isinstance(value, int):
         return Moment(version=value)
-    return Moment(timestamp=to_ms(value))
+    return Moment(timestamp=to_ms(value, zone))
 
 
 def _last(table: Table, row: TableRow, end: Moment) -> int:

@@ -46,7 +46,8 @@ class DeltaSqlSource(DataSource):
         """Return the table's columns, or those that were asked for."""
         with told_with_code():
             given, follow = split_options(self.options)
-            chosen, options = parse_options(given), parse_follow_options(follow)
+            chosen = parse_options(given)
+            options = parse_follow_options(follow, chosen.zone)
             with open_source(chosen) as (_, table):
                 if options.is_feed:
                     whole = followed_schema(schema_snapshot(table, options), options)
@@ -61,15 +62,16 @@ class DeltaSqlSource(DataSource):
             chosen = parse_options(given)
             if not follow:
                 return table_reader(chosen, schema)
-            options = parse_follow_options(follow).for_batch(follow)
+            options = parse_follow_options(follow, chosen.zone).for_batch(follow)
             return plan_changes(chosen, options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Follow the table."""
         with told_with_code():
             given, follow = split_options(self.options)
-            options = parse_follow_options(follow).for_stream()
-            return TableStream(parse_options(given), options, schema)
+            chosen = parse_options(given)
+            options = parse_follow_options(follow, chosen.zone).for_stream()
+            return TableStream(chosen, options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Plan a write."""

@@ -31,6 +31,7 @@ from deltasql.protocol.codec import serialize_actions
 from deltasql.protocol.columns import mapping_mode
 from deltasql.protocol.features import without_fence
 from deltasql.protocol.files import LOG_FOLDER, commit_key
+from deltasql.protocol.predicate import Predicate
 from deltasql.spark.delta import delta_log, forget_log, hadoop_spelling, has_delta
 from deltasql.spark.staged_log import local_root, write_state
 from deltasql.spark.translate import StagedPlace, Translation
@@ -57,7 +58,7 @@ def delta_can_scan(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> 
     return _empty_log(spark, _head(snapshot)) is not None
 
 
-def scan_by_delta(spark: SparkSession, snapshot: Snapshot, where: str | None) -> DataFrame:
+def scan_by_delta(spark: SparkSession, snapshot: Snapshot, where: Predicate | None) -> DataFrame:
     """Return the rows of the files that may hold what a filter wants, if `delta_can_scan`.
 
     Raises:

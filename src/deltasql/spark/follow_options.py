@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 
 from deltasql.client.times import to_ms
 from deltasql.errors import BadArgumentError
@@ -93,8 +94,8 @@ def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str,
     return table, {key: value for key, value in options.items() if key not in table}
 
 
-def parse_follow_options(options: Mapping[str, str]) -> FollowOptions:
-    """Read the second part of `split_options`.
+def parse_follow_options(options: Mapping[str, str], zone: tzinfo = UTC) -> FollowOptions:
+    """Read the second part of `split_options`; times that name no zone are those of `zone`.
 
     Raises:
         BadArgumentError: a value does not fit.
@@ -111,9 +112,9 @@ def parse_follow_options(options: Mapping[str, str]) -> FollowOptions:
         raise _both(START, START_TIME)
     return FollowOptions(
         _switch(given, FEED) or _switch(given, FEED_TOO),
-        _moment(start, given.get(START_TIME), START, START_TIME),
+        _moment(start, _ms(given.get(START_TIME), zone), START, START_TIME),
         is_latest,
-        _moment(given.get(END), given.get(END_TIME), END, END_TIME),
+        _moment(given.get(END), _ms(given.get(END_TIME), zone), END, END_TIME),
         files,
         max_bytes,
         _switch(given, _DELETES),
@@ -123,14 +124,18 @@ def parse_follow_options(options: Mapping[str, str]) -> FollowOptions:
     )
 
 
-def _moment(version: str | None, time: str | None, name: str, time_name: str) -> Moment | None:
+def _ms(text: str | None, zone: tzinfo) -> int | None:
+    return None if text is None else to_ms(text, zone)
+
+
+def _moment(version: str | None, time: int | None, name: str, time_name: str) -> Moment | None:
     if version is not None and time is not None:
         raise _both(name, time_name)
     if version is not None:
         if not version.isascii() or not version.isdigit():
             raise BadArgumentError(f"{name} is {version!r}, which is no version.")
         return Moment(version=int(version))
-    return None if time is None else Moment(timestamp=to_ms(time))
+    return None if time is None else Moment(timestamp=time)
 
 
 def _both(name: str, time_name: str) -> BadArgumentError:

@@ -50,7 +50,11 @@ def open_followed(
         _require_columns(source, followed_schema(snapshot, options), schema)
         metadata = snapshot.metadata
         spec = ScanSpec(
-            snapshot.schema, metadata.partition_columns, metadata.configuration, threads=1
+            snapshot.schema,
+            metadata.partition_columns,
+            metadata.configuration,
+            threads=1,
+            zone=source.zone,
         )
         # as nullable as Spark was told: an Arrow schema that differs is refused
         target = arrow_schema(schema)

@@ -15,13 +15,14 @@ from typing import Any
 
 from pyspark.sql import datasource
 
+from deltasql.data.scan import ScanSpec
 from deltasql.errors import BadPredicateError, SchemaError
-from deltasql.protocol.columns import MappingMode, find_column
+from deltasql.protocol.columns import find_column
 from deltasql.protocol.predicate import And, Column, IsNull, Like, Not, Predicate
 from deltasql.protocol.predicate_ast import Operator
 from deltasql.protocol.predicate_literals import Raw, RawKind, compare, in_list
-from deltasql.protocol.schema import StructType
 from deltasql.protocol.values import FLOATS
+from deltasql.spark.text_comparison import compares_otherwise
 
 _OPERATORS: dict[type[datasource.Filter], Operator] = {
     datasource.EqualTo: "=",
@@ -42,26 +43,24 @@ _LITERALS: tuple[tuple[Any, RawKind, Callable[[Any], str]], ...] = (
 )
 
 
-def pushed_predicate(
-    filters: Iterable[datasource.Filter], schema: StructType, mode: MappingMode
-) -> Predicate | None:
+def pushed_predicate(filters: Iterable[datasource.Filter], spec: ScanSpec) -> Predicate | None:
     """Return what the filters say together, as far as it can be said; None if nothing can."""
-    found = [part for each in filters if (part := _part(each, schema, mode)) is not None]
+    found = [part for each in filters if (part := _part(each, spec)) is not None]
     return And(tuple(found)) if found else None
 
 
-def _part(given: datasource.Filter, schema: StructType, mode: MappingMode) -> Predicate | None:
+def _part(given: datasource.Filter, spec: ScanSpec) -> Predicate | None:
     try:
-        return _read(given, schema, mode)
+        return _read(given, spec)
     except (BadPredicateError, SchemaError):  # no value of the column's type, or no column
         return None
 
 
-def _read(given: Any, schema: StructType, mode: MappingMode) -> Predicate | None:
+def _read(given: Any, spec: ScanSpec) -> Predicate | None:
     if isinstance(given, datasource.Not):
-        inner = _negated(given.child, schema, mode)
+        inner = _negated(given.child, spec)
         return None if inner is None else Not(inner)
-    column = find_column(schema, given.attribute, mode)
+    column = _column(given.attribute, spec)
     match given:
         case datasource.IsNull():
             return IsNull(column)
@@ -74,6 +73,13 @@ def _read(given: Any, schema: StructType, mode: MappingMode) -> Predicate | None
     return _compared(column, given)
 
 
+def _column(path: tuple[str, ...], spec: ScanSpec) -> Column:
+    leaf = find_column(spec.schema, path, spec.mode)
+    if compares_otherwise(spec.schema, leaf.path):
+        raise BadPredicateError(f"Spark has its own way with the texts of {'.'.join(path)}.")
+    return Column(leaf.path, leaf.physical, leaf.type, leaf.nullable, spec.zone)
+
+
 def _compared(column: Column, given: Any) -> Predicate | None:
     operator = _OPERATORS.get(type(given))
     if operator is None or (operator in _MET_BY_NAN and column.type.name in FLOATS):
@@ -82,11 +88,11 @@ def _compared(column: Column, given: Any) -> Predicate | None:
     return None if raw is None else compare(operator, column, raw)
 
 
-def _negated(given: Any, schema: StructType, mode: MappingMode) -> Predicate | None:
+def _negated(given: Any, spec: ScanSpec) -> Predicate | None:
     """Return what is to be negated; of numbers that may be NaN only whether they are there."""
-    column = find_column(schema, given.attribute, mode)
+    column = _column(given.attribute, spec)
     is_presence = isinstance(given, datasource.IsNull | datasource.IsNotNull)
-    return None if column.type.name in FLOATS and not is_presence else _read(given, schema, mode)
+    return None if column.type.name in FLOATS and not is_presence else _read(given, spec)
 
 
 def _in_list(column: Column, values: Sequence[object]) -> Predicate | None:

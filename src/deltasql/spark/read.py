@@ -12,10 +12,12 @@ from pyspark.sql import functions as fn
 
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.table import Table
+from deltasql.client.times import to_ms
 from deltasql.data.exact_totals import chooses_whole_files, exact_rows
 from deltasql.errors import BadArgumentError
 from deltasql.protocol.columns import find_field, mapping_mode, physical_name
 from deltasql.protocol.partitioning import physical_partition_columns
+from deltasql.protocol.predicate import Predicate
 from deltasql.settings import Settings
 from deltasql.spark.address import open_catalog, open_table
 from deltasql.spark.attached import note_views
@@ -24,7 +26,9 @@ from deltasql.spark.delta_scan import delta_can_scan, scan_by_delta
 from deltasql.spark.native_scan import FileList, scan_natively
 from deltasql.spark.read_plan import ReadPlan, plan_read, require_values
 from deltasql.spark.schema import physical_schema, spark_schema
-from deltasql.spark.source_options import SOURCE, source_options
+from deltasql.spark.session_zone import session_zone, zone_name
+from deltasql.spark.source_options import SOURCE, source_options, table_options
+from deltasql.spark.text_comparison import sound_part
 from deltasql.storage.local import LocalStore
 
 
@@ -52,6 +56,7 @@ def read(
 
     Options are those of ReadOptions: version or timestamp, where (a filter that SQL skips files
     by, and that Spark applies), columns. The DataFrame stays the version that it was planned on.
+    Times that name no zone are those of the session's zone, as everywhere in Spark.
 
     Raises:
         BadArgumentError, BadPredicateError: an option does not fit.
@@ -110,8 +115,12 @@ def read_options(options: Mapping[str, Any]) -> ReadOptions:
 def _plan(
     spark: SparkSession | None, table: Table, options: ReadOptions
 ) -> tuple[Snapshot, ReadPlan]:
-    snapshot = table.snapshot(options.version, options.timestamp)
-    plan = plan_read(snapshot, table.store, options.where)
+    zone = session_zone(spark)
+    moment = None if options.timestamp is None else to_ms(options.timestamp, zone)
+    snapshot = table.snapshot(options.version, moment)
+    wanted = snapshot.predicate(options.where, zone)
+    plan = plan_read(snapshot, table.store, sound_part(wanted, snapshot.schema))
+    plan = replace(plan, rows=_rows(snapshot, plan, wanted))
     is_ours = plan.way == "python" and isinstance(table.store, LocalStore)
     if is_ours and _is_classic(spark) and delta_can_scan(spark, snapshot, plan.files):
         require_values(snapshot, plan.files)
@@ -124,23 +133,24 @@ def _frame(spark: SparkSession, uri: str | None, table: Table, options: ReadOpti
     if plan.way == "native" and _is_classic(spark):
         frame = _native_frame(spark, snapshot, plan)
     elif plan.way == "delta":
-        frame = scan_by_delta(spark, snapshot, options.where)
+        frame = scan_by_delta(spark, snapshot, plan.predicate)
     else:
-        given = source_options(
-            uri, plan.table, plan.version, options.where, options.storage_options
-        )
-        frame = spark.read.format(SOURCE).options(**given).load()
+        found = table_options(uri, plan.table, options.storage_options, zone_name(spark))
+        given = source_options(plan.version, options.where)
+        frame = spark.read.format(SOURCE).options(**found, **given).load()
     if options.where is not None:
         frame = frame.where(options.where)
     if options.columns is not None:
         frame = frame.select(*_columns(snapshot, options.columns))
-    return counted(frame, _rows(snapshot, plan, options.where))
+    return counted(frame, plan.rows)
 
 
-def _rows(snapshot: Snapshot, plan: ReadPlan, where: str | None) -> int | None:
-    """Return how many rows are read, if SQL knows it."""
+def _rows(snapshot: Snapshot, plan: ReadPlan, wanted: Predicate | None) -> int | None:
+    """Return how many rows a filter of Spark's keeps, if SQL knows it."""
+    if plan.predicate != wanted:
+        return None
     partitions = physical_partition_columns(snapshot.metadata)
-    is_whole = chooses_whole_files(plan.files, snapshot.predicate(where), partitions)
+    is_whole = chooses_whole_files(plan.files, plan.predicate, partitions)
     return exact_rows(plan.files) if is_whole else None
 
 

@@ -32,15 +32,20 @@ _AWKWARD = frozenset(":\n\r\\*?[]{}")
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What is read, and which way: by Spark's Parquet reader, by Delta's, or by ours in tasks."""
+    """What is read, and which way: by Spark's Parquet reader, by Delta's, or by ours in tasks.
+
+    `predicate` is what files were chosen by; `rows` is how many are read, where SQL knows it.
+    """
 
     table: str
     version: int
     files: pa.Table
     way: Way
     reason: str
+    predicate: Predicate | None = None
     paths: tuple[str, ...] = ()
     directories: tuple[tuple[str, Values], ...] = ()
+    rows: int | None = None
 
     @property
     def bytes(self) -> int:
@@ -63,34 +68,34 @@ _NAMES = {
 
 
 def plan_read(
-    snapshot: Snapshot, store: ObjectStore, where: str | Predicate | None = None
+    snapshot: Snapshot, store: ObjectStore, predicate: Predicate | None = None
 ) -> ReadPlan:
     """Choose the files of a snapshot that may hold what a filter wants, and the way to read them.
 
     Raises:
         UnsupportedFeatureError: the table needs a reader feature that deltasql lacks.
         VacuumedError: vacuum has deleted files of this version.
-        BadPredicateError: the filter cannot be understood.
     """
     require_readable(snapshot.protocol, snapshot.table.full_name)
     snapshot.require_files()
-    files = snapshot.files(_COLUMNS, where=where)
+    files = snapshot.files(_COLUMNS, where=predicate)
     told = (snapshot.table.full_name, snapshot.version, files)
     reason = _not_natively(snapshot, files, store)
     if reason is not None:
-        return ReadPlan(*told, "python", reason)
+        return ReadPlan(*told, "python", reason, predicate)
     paths = [_local_path(path, store) for path in files["path"].to_pylist()]
     if None in paths:
-        return ReadPlan(*told, "python", "a path is one that Spark reads otherwise")
+        return ReadPlan(*told, "python", "a path is one that Spark reads otherwise", predicate)
     found = tuple(path for path in paths if path is not None)
     directories = _directories(found, files["partition_values"].to_pylist())
     if directories is None:
-        return ReadPlan(*told, "python", "a directory holds files of several partitions")
+        reason = "a directory holds files of several partitions"
+        return ReadPlan(*told, "python", reason, predicate)
     if len(directories) > _MOST_DIRECTORIES:
-        return ReadPlan(*told, "python", f"there are {len(directories)} directories")
+        return ReadPlan(*told, "python", f"there are {len(directories)} directories", predicate)
     _require_values(snapshot, directories)
     reason = "the table is plain Parquet"
-    return ReadPlan(*told, "native", reason, found, tuple(directories.items()))
+    return ReadPlan(*told, "native", reason, predicate, found, tuple(directories.items()))
 
 
 def _not_natively(snapshot: Snapshot, files: pa.Table, store: ObjectStore) -> str | None:

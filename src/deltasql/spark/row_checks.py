@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own custom)
 from deltasql.data.constraints import check_texts
 from deltasql.errors import ConstraintViolationError, DeltaSqlError, SchemaError
 from deltasql.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltasql.protocol.text_limits import text_limits
 from deltasql.spark.output_columns import quoted
 
 # Spark writes a null by this name, so that it cannot be told from the text itself.
@@ -48,6 +49,7 @@ def spark_checks(
     return [
         *_not_null(schema),
         *_constraints(schema, configuration),
+        *_lengths(schema),
         *_partitions(schema, partition_columns),
     ]
 
@@ -98,6 +100,41 @@ def _in_each(field: StructField, values: Column, path: str) -> Iterator[tuple[st
 
     if any(_nulls(field, F.lit(None), path)):
         yield path, F.exists(values, is_broken)
+
+
+def _lengths(schema: StructType) -> Iterator[SparkCheck]:
+    for limit in text_limits(schema):
+        broken = _too_long(F.col(quoted(limit.place[0])), schema, limit.place, limit.length)
+        told = f"have a text in the column {limit.path} that is too long for its {limit.type}."
+        yield SparkCheck(broken, ConstraintViolationError, told, {"column": limit.path})
+
+
+def _too_long(column: Column, above: DataType, place: tuple[str, ...], length: int) -> Column:
+    """Return the condition that a text at a place below is too long; `column` is at its head."""
+    kind = _kind_at(above, place[0])
+    if len(place) == 1:
+        return F.coalesce(F.length(column) > length, F.lit(False))
+    rest = place[1:]
+    match kind:
+        case ArrayType():
+            values = column
+        case MapType():
+            values = F.map_keys(column) if rest[0] == "key" else F.map_values(column)
+        case _:
+            return _too_long(column.getField(rest[0]), kind, rest, length)
+    found = F.exists(values, lambda value: _too_long(value, kind, rest, length))
+    return F.coalesce(found, F.lit(False))
+
+
+def _kind_at(above: DataType, step: str) -> DataType:
+    match above:
+        case StructType(fields=fields):
+            return next(field.type for field in fields if field.name == step)
+        case ArrayType(element=element):
+            return element
+        case MapType(key=key, value=value):
+            return key if step == "key" else value
+    return above
 
 
 def _partitions(schema: StructType, names: Sequence[str]) -> Iterator[SparkCheck]:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltasql.errors import BadArgumentError
+from deltasql.protocol.time_zones import parse_zone
 from deltasql.spark.address import table_name
 from deltasql.spark.write_options import SaveMode, WriteOptions, parse_options
 
 _URI, _PATH, _TABLE, _STORAGE = "uri", "path", "table", "storagesecrets"
-_SAVE_MODE, _PARTITIONS = "savemode", "partitionby"
+_SAVE_MODE, _PARTITIONS, _ZONE = "savemode", "partitionby", "timezone"
 _CHECKPOINT, _APP_ID = "checkpointlocation", "txnappid"
 # What Spark refuses as a mode of a Python source, so that it comes as an option.
 _MODES: Mapping[str, SaveMode] = {
@@ -80,9 +81,11 @@ def _read(given: dict[str, Any], mode: SaveMode) -> SinkOptions:
     uri = given.pop(_URI, None) or given.pop(_PATH, None)
     table = table_name(uri, given.pop(_TABLE, None))
     storage = _storage(given.pop(_STORAGE, None))
+    zone = parse_zone(given.pop(_ZONE, "UTC"))
     if _PARTITIONS in given:
         given[_PARTITIONS] = _names(given[_PARTITIONS])
-    return SinkOptions(uri, table, parse_options(mode, given, {"storage_options": storage}))
+    write = parse_options(mode, given, {"storage_options": storage})
+    return SinkOptions(uri, table, replace(write, zone=zone))
 
 
 def _mode(text: str | None, *, overwrite: bool) -> SaveMode:

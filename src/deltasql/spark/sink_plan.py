@@ -51,7 +51,10 @@ def plan_sink(options: SinkOptions, given: StructType) -> SinkPlan | AlreadyTher
         fitted = fit(staged, given, how)
         spec = staged.write_spec(fitted, data_change=how.data_change)
         spec = replace(
-            spec, compression=how.compression, max_records_per_file=how.max_records_per_file
+            spec,
+            compression=how.compression,
+            max_records_per_file=how.max_records_per_file,
+            zone=how.zone,
         )
         _require_ours(spec, given)
         return SinkPlan(target, TaskOutput(catalog.store_opener(target.row.location), spec))
@@ -109,6 +112,6 @@ def _require_ours(spec: WriteSpec, given: StructType) -> None:
     """Refuse before any task runs what our own writer would refuse in each of them."""
     try:
         refuse_unwritable(spec.schema, [*given.names, *missing_defaults(spec.schema, given.names)])
-        row_checks(spec.schema, spec.configuration)
+        row_checks(spec.schema, spec.configuration, spec.zone)
     except UnsupportedFeatureError as error:
         raise UnsupportedFeatureError(error.message, hint=_HINT, **error.context) from error

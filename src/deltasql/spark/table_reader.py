@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from deltasql.data.scan import ScanSpec
+from deltasql.errors import BadPredicateError
 from deltasql.protocol.predicate import And, Predicate
 from deltasql.spark.followed_rows import require_same
 from deltasql.spark.pushed_filters import pushed_predicate
@@ -19,6 +20,7 @@ from deltasql.spark.scan_tasks import RowsToRead, ScanTask, scan_tasks
 from deltasql.spark.schema import arrow_schema, spark_schema
 from deltasql.spark.source_errors import told_with_code
 from deltasql.spark.source_options import SourceOptions, open_source
+from deltasql.spark.text_comparison import is_sound, sound_part
 
 # The program of Spark's that asks a reader for pushFilters. Where a session does not push filters
 # another one runs, which refuses a reader that has the method.
@@ -37,7 +39,10 @@ class TableReader(DataSourceReader):
         """Return the tasks, planned in SQL."""
         with told_with_code(), open_source(self.chosen) as (_, table):
             snapshot = table.snapshot(self.chosen.version)
-            given = (self.rows.where, snapshot.predicate(self.chosen.skip), self.pushed)
+            skip = sound_part(
+                snapshot.predicate(self.chosen.skip, self.chosen.zone), snapshot.schema
+            )
+            given = (self.rows.where, skip, self.pushed)
             conditions = tuple(one for one in given if one is not None)
             plan = plan_read(snapshot, table.store, And(conditions) if conditions else None)
             return scan_tasks(self.rows, plan.files)
@@ -55,7 +60,7 @@ class FilteringReader(TableReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Take note of filters before the tasks are asked for."""
-        self.pushed = pushed_predicate(filters, self.rows.spec.schema, self.rows.spec.mode)
+        self.pushed = pushed_predicate(filters, self.rows.spec)
         return filters
 
 
@@ -64,14 +69,28 @@ def table_reader(chosen: SourceOptions, schema: StructType) -> TableReader:
 
     Raises:
         SchemaError: the table has other columns by now.
+        BadPredicateError: the filter means another thing to Spark.
     """
     with open_source(chosen) as (catalog, table):
         snapshot = table.snapshot(chosen.version, chosen.timestamp)
         require_same(spark_schema(snapshot.schema), schema, table.name)
         opener = catalog.store_opener(table.location)
     metadata = snapshot.metadata
-    spec = ScanSpec(snapshot.schema, metadata.partition_columns, metadata.configuration, threads=1)
+    spec = ScanSpec(
+        snapshot.schema,
+        metadata.partition_columns,
+        metadata.configuration,
+        threads=1,
+        zone=chosen.zone,
+    )
     # as nullable as Spark was told: an Arrow schema that differs is refused
-    rows = RowsToRead(opener, spec, arrow_schema(schema), where=snapshot.predicate(chosen.where))
+    where = snapshot.predicate(chosen.where, chosen.zone)
+    if where is not None and not is_sound(where, snapshot.schema):
+        raise BadPredicateError(
+            "The option where compares texts of a char or of a collation, which Spark has its own "
+            "way with.",
+            hint="Filter the DataFrame.",
+        )
+    rows = RowsToRead(opener, spec, arrow_schema(schema), where=where)
     kind = FilteringReader if _PUSHING in sys.modules else TableReader
     return kind(replace(chosen, version=snapshot.version, timestamp=None), rows)

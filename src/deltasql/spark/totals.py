@@ -8,8 +8,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as fn
 
 from deltasql.catalog.snapshots import Snapshot
+from deltasql.client.times import to_ms
 from deltasql.data.exact_totals import (
     COLUMNS,
+    Aggregate,
     chooses_whole_files,
     exact_total,
     parse_aggregate,
@@ -18,8 +20,12 @@ from deltasql.errors import BadArgumentError
 from deltasql.protocol.columns import mapping_mode
 from deltasql.protocol.features import require_readable
 from deltasql.protocol.partitioning import physical_partition_columns
+from deltasql.protocol.predicate import Predicate
+from deltasql.protocol.schema import StructType
 from deltasql.spark.address import open_table
 from deltasql.spark.read import read, read_options
+from deltasql.spark.session_zone import session_zone
+from deltasql.spark.text_comparison import compares_otherwise, is_sound
 
 
 def aggregate(
@@ -43,28 +49,40 @@ def aggregate(
         raise BadArgumentError("No aggregate is asked for.", hint='Such as "count(*)".')
     chosen = read_options(options)
     with open_table(uri, table, **chosen.opening) as (_, found):
-        snapshot = found.snapshot(chosen.version, chosen.timestamp)
-        known = _known(snapshot, expressions, chosen.where)
+        zone = session_zone(spark)
+        moment = None if chosen.timestamp is None else to_ms(chosen.timestamp, zone)
+        snapshot = found.snapshot(chosen.version, moment)
+        known = _known(snapshot, expressions, snapshot.predicate(chosen.where, zone))
     if known is not None:
         return Row(*expressions)(*known)
     pinned = {**options, "version": snapshot.version, "timestamp": None, "columns": None}
     return _computed(read(spark, uri, table, **pinned), expressions)
 
 
-def _known(snapshot: Snapshot, expressions: tuple[str, ...], where: str | None) -> list[Any] | None:
+def _known(
+    snapshot: Snapshot, expressions: tuple[str, ...], where: Predicate | None
+) -> list[Any] | None:
     """Return the aggregates as far as SQL knows them: all of them, or None."""
     require_readable(snapshot.protocol, snapshot.table.full_name)
     mode = mapping_mode(snapshot.metadata.configuration)
     wanted = [parse_aggregate(one, snapshot.schema, mode) for one in expressions]
     asked = [one for one in wanted if one is not None]
+    if any(_is_odd(one, snapshot.schema) for one in asked):
+        return None
+    if where is not None and not is_sound(where, snapshot.schema):
+        return None
     files = snapshot.files(COLUMNS, where=where)
     partitions = physical_partition_columns(snapshot.metadata)
-    is_whole = chooses_whole_files(files, snapshot.predicate(where), partitions)
+    is_whole = chooses_whole_files(files, where, partitions)
     if len(asked) < len(wanted) or not is_whole:
         return None
     totals = [exact_total(files, one, partitions) for one in asked]
     found = [total.value for total in totals if total is not None]
     return found if len(found) == len(totals) else None
+
+
+def _is_odd(asked: Aggregate, schema: StructType) -> bool:
+    return asked.column is not None and compares_otherwise(schema, asked.column.path)
 
 
 def _computed(frame: DataFrame, expressions: tuple[str, ...]) -> Row:

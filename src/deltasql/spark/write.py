@@ -26,6 +26,7 @@ from deltasql.spark.job_names import named_jobs
 from deltasql.spark.made_columns import generated_checks, has_made_columns, shaped
 from deltasql.spark.parquet_output import ParquetOutput
 from deltasql.spark.row_checks import spark_checks
+from deltasql.spark.session_zone import session_zone
 from deltasql.spark.small_frames import collect_small
 from deltasql.spark.write_options import WriteArguments, WriteOptions, parse_options
 from deltasql.spark.write_target import (
@@ -72,6 +73,7 @@ def write(
                 "txn_version.",
             )
         given = frame_schema(df)
+    chosen = replace(chosen, zone=session_zone(df.sparkSession))
     name = table_name(uri, table)
     opening: dict[str, Any] = {
         "storage_options": chosen.storage_options,
@@ -106,7 +108,7 @@ class FrameWrite:
 
     def _write(self, staged: StagedTable, fitted: Snapshot) -> list[Add]:
         spec = staged.write_spec(fitted, data_change=self.options.data_change)
-        spec = replace(spec, compression=self.options.compression)
+        spec = replace(spec, compression=self.options.compression, zone=self.options.zone)
         with told_by_spark():
             rows_to_write = shaped(self.frame, self.given, spec.schema)
         if self._is_for_the_driver(spec):
@@ -129,7 +131,7 @@ class FrameWrite:
 def _is_ours(spec: WriteSpec) -> bool:
     """Tell whether our own writer can check every constraint of the table."""
     try:
-        row_checks(spec.schema, spec.configuration)
+        row_checks(spec.schema, spec.configuration, spec.zone)
     except UnsupportedFeatureError:
         return False
     return True

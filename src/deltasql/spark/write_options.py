@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
@@ -45,7 +46,10 @@ class WriteArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """One write, in full; `location` and `partition_by` are for a table that is not there yet."""
+    """One write, in full; `location` and `partition_by` are for a table that is not there yet.
+
+    `zone` is that of times that name none.
+    """
 
     mode: SaveMode = "append"
     merge_schema: bool = False
@@ -61,6 +65,7 @@ class WriteOptions:
     location: str | None = None
     partition_by: tuple[str, ...] | None = None
     storage_options: Mapping[str, str] | None = None
+    zone: tzinfo = UTC
 
     @property
     def schema_mode(self) -> SchemaMode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.catalog import Catalog
@@ -70,7 +71,7 @@ def fit(staged: StagedTable, given: StructType, options: WriteOptions) -> Snapsh
     """
     fitted = staged.fit(given, options.schema_mode)
     if options.replace_where is not None:
-        partition_filter(staged.snapshot, options.replace_where)
+        partition_filter(staged.snapshot, options.replace_where, options.zone)
     return fitted
 
 
@@ -78,9 +79,10 @@ def plan_write(snapshot: Snapshot, adds: list[Add], how: WriteOptions) -> Planne
     """Return what the commit does with the new files."""
     if how.mode != "overwrite":
         return plan_append(snapshot, adds, _NOTED[how.mode])
+    given: dict[str, Any] = {"data_change": how.data_change, "zone": how.zone}
     if how.is_dynamic:
-        return plan_partition_overwrite(snapshot, adds, data_change=how.data_change)
-    return plan_overwrite(snapshot, adds, how.replace_where, data_change=how.data_change)
+        return plan_partition_overwrite(snapshot, adds, **given)
+    return plan_overwrite(snapshot, adds, how.replace_where, **given)
 
 
 def commit_options(how: WriteOptions) -> CommitOptions:

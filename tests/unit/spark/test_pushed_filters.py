@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import datasource as push
 
+from deltasql.data.scan import ScanSpec
 from deltasql.protocol.predicate import parse_predicate
 from deltasql.protocol.schema import StructField, StructType, parse_type_name
 from deltasql.spark.pushed_filters import pushed_predicate
@@ -21,6 +22,7 @@ TYPES = {
     "flag": "boolean",
 }
 SCHEMA = StructType(tuple(StructField(name, parse_type_name(kind)) for name, kind in TYPES.items()))
+SPEC = ScanSpec(SCHEMA)
 ID, NAME, PART = ("id",), ("name",), ("part",)
 
 
@@ -49,7 +51,7 @@ ID, NAME, PART = ("id",), ("name",), ("part",)
     ],
 )
 def test_what_can_be_said_is_said(given, same):
-    (found,) = pushed_predicate([given], SCHEMA, "none").parts
+    (found,) = pushed_predicate([given], SPEC).parts
 
     assert found == parse_predicate(same, SCHEMA)
 
@@ -72,10 +74,10 @@ def test_what_can_be_said_is_said(given, same):
     ],
 )
 def test_what_cannot_is_left_to_spark(given):
-    assert pushed_predicate([given], SCHEMA, "none") is None
+    assert pushed_predicate([given], SPEC) is None
 
 
 def test_the_others_count_all_the_same():
     given = [push.EqualTo(("raw",), b"x"), push.EqualTo(ID, 5), push.IsNotNull(NAME)]
 
-    assert len(pushed_predicate(given, SCHEMA, "none").parts) == 2
+    assert len(pushed_predicate(given, SPEC).parts) == 2
