@@ -9,6 +9,7 @@ import delta_spark
 import deltasql
 import deltasql.spark
 from delta_spark import read_delta_spark
+from deltasql.errors import InvalidCommitError
 from deltasql.testing.invariants import check_invariants
 from staged_tables import place, rows_of
 
@@ -59,6 +60,14 @@ class Twins:
             ours = place(catalog.table("t"))
         frames = [delta_spark._frame(at).select("id", ROW_ID) for at in (ours, self.plain)]
         return [{row.id: row.row_id for row in frame.collect()} for frame in frames]
+
+    def row_versions(self):
+        """Return the version of each of our rows, by its id."""
+        with deltasql.connect(self.uri) as catalog:
+            ours = place(catalog.table("t"))
+        delta_spark.forget()
+        found = delta_spark._frame(ours).select("id", "_metadata.row_commit_version")
+        return {row.id: row.row_commit_version for row in found.collect()}
 
     @contextmanager
     def snapshot(self):
@@ -161,6 +170,55 @@ def test_rows_that_are_tracked_keep_their_ids(uri, tmp_path):
     found, plain = twins.row_ids()
     assert found == plain
     assert len(set(found.values())) == 8
+
+
+TRACKED = "(id long, v long) USING delta TBLPROPERTIES ('delta.enableRowTracking' = 'true'{})"
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_rows_tell_the_version_that_changed_them(uri, tmp_path, vectors):
+    """Also those that one statement writes and the next one copies."""
+    words = TRACKED.format(f", 'delta.enableDeletionVectors' = '{vectors}'")
+    twins = Twins(uri, tmp_path, words)
+    twins.run("INSERT INTO {t} SELECT id, 0 FROM range(0, 6, 1, 1)")
+    twins.run("DELETE FROM {t} WHERE id = 1")
+    before = twins.row_versions()
+    with twins.snapshot() as snapshot:
+        assert set(before.values()) == {snapshot.version - 1}
+    twins.run(
+        "INSERT INTO {t} SELECT id, 1 FROM range(10, 14, 1, 1)",
+        "UPDATE {t} SET v = 2 WHERE id IN (0, 10)",
+        "MERGE INTO {t} t USING (SELECT 11L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
+        "DELETE FROM {t} WHERE id IN (2, 12)",
+        "OPTIMIZE {t}",
+        "UPDATE {t} SET v = 3 WHERE id = 13",
+    )
+    twins.expect_equal()
+    found = twins.row_versions()
+    with twins.snapshot() as snapshot:
+        newest = snapshot.version
+    assert found == {3: before[3], 4: before[4], 5: before[5], 0: newest, 10: newest, 13: newest}
+
+
+@pytest.mark.verify
+def test_rows_that_a_writer_of_frames_copies_with_a_wrong_version_are_refused(uri, tmp_path):
+    """Between two writes by path nobody can tell Delta Spark the version of the commit."""
+    twins = Twins(uri, tmp_path, TRACKED.format(""))
+    spark = delta_spark.session()
+    two = "SELECT id, 1L v FROM range(0, 2, 1, 1)"
+    with (
+        pytest.raises(InvalidCommitError, match="tracks its rows"),
+        deltasql.spark.transaction(spark, uri) as tx,
+    ):
+        path = tx.path("t")
+        spark.sql(two).write.format("delta").mode("append").save(path)
+        spark.sql(f"UPDATE delta.`{path}` SET v = 2 WHERE id = 1").collect()
+    assert twins.row_versions() == {}
+    with deltasql.spark.transaction(spark, uri) as tx:
+        spark.sql(two).write.format("delta").mode("append").save(tx.path("t"))
+        spark.sql(f"UPDATE delta.`{tx.path('t')}` SET v = 2 WHERE id = 1").collect()
+    assert set(twins.row_versions().values()) == {tx.versions["t"]}
 
 
 @pytest.mark.verify

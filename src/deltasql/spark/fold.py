@@ -44,6 +44,12 @@ class StagedCommit:
         return (a.path for a in self.actions if isinstance(a, Add | Remove | Cdc))
 
     @property
+    def tracks_rows(self) -> bool:
+        """Tell whether files were added whose rows have versions."""
+        adds = (action for action in self.actions if isinstance(action, Add))
+        return any(add.default_row_commit_version is not None for add in adds)
+
+    @property
     def has_files(self) -> bool:
         """Tell whether rows were written, moved or deleted."""
         return any(isinstance(action, Add | Remove | Cdc) for action in self.actions)

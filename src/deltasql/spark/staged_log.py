@@ -27,6 +27,7 @@ from deltasql.protocol.codec import decode_commit, serialize_actions
 from deltasql.protocol.features import FENCE, is_fenced, with_features, without_fence
 from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind, commit_key
 from deltasql.spark.fold import StagedCommit, fold, refuse_lost_changes
+from deltasql.spark.row_versions import Wrong, misnumbered, refuse_copied, renumber
 from deltasql.spark.staged_checkpoint import write_staged_checkpoint
 from deltasql.spark.translate import StagedPlace, Translation, keys_of
 from deltasql.storage.location import parse_location
@@ -80,12 +81,31 @@ class StagedLog:
         name = self.snapshot.table.full_name
         refuse_lost_changes(name, self.snapshot.metadata, commits)
         translation = Translation.of(self._named(commits), self.place)
+        refuse_copied(name, commits, self._misnumbered(commits, translation))
         actions = [
-            translation.back(action, self.snapshot.version + 1)
+            translation.back(action, self._next_version)
             for action in fold(commits, translation.live)
         ]
         found = [self._of_the_table(action) for action in actions]
         return [action for action in found if action is not None]
+
+    def settle_versions(self) -> bool:
+        """Give rows that statements wrote the version that the commit will have.
+
+        Returns whether the log was changed, so that Delta Spark must read it again.
+        """
+        commits = self.commits()
+        if not any(commit.tracks_rows for commit in commits):
+            return False
+        translation = Translation.of(self._named(commits), self.place)
+        return renumber(Path(self.path), commits, self._misnumbered(commits, translation))
+
+    @property
+    def _next_version(self) -> int:
+        return self.snapshot.version + 1
+
+    def _misnumbered(self, commits: list[StagedCommit], translation: Translation) -> Wrong:
+        return misnumbered(commits, translation.originals, self._next_version)
 
     def remove(self) -> None:
         """Forget the log; data files stay, for the commit that names them or for vacuum."""

@@ -169,6 +169,8 @@ class SparkTransaction:
             log = write_staged_log(table.snapshot, root, place)
             self._staged[row.full_name] = _Staged(log)
             crash_point("after-spark-staging")
+        elif self._staged[row.full_name].log.settle_versions():
+            forget_log(self.spark, self._staged[row.full_name].log.path)
         return self._staged[row.full_name]
 
     def _fold(self) -> None:

@@ -17,6 +17,7 @@ from deltasql.errors import InvalidCommitError, UnsupportedFeatureError
 from deltasql.protocol.actions import Action, Add, Cdc, DeletionVector, Remove
 from deltasql.protocol.identity import FileKey, file_key, path_key
 from deltasql.spark.hadoop_paths import with_letters, without_letters
+from deltasql.spark.row_versions import right_version
 
 _LOCAL = "file:///"
 _UUID_CHARS = 20
@@ -80,7 +81,10 @@ class Translation:
         """
         match action:
             case Add():
-                return _numbered(self._file(action), next_version)
+                version = right_version(action, self.originals.get(action.path), next_version)
+                return msgspec.structs.replace(
+                    self._file(action), default_row_commit_version=version
+                )
             case Remove():
                 return self._remove(action)
             case Cdc():
@@ -141,13 +145,6 @@ def named_twice(place: StagedPlace, one: str, other: str) -> UnsupportedFeatureE
         "cannot tell them apart.",
         table=place.table,
     )
-
-
-def _numbered(add: Add, version: int) -> Add:
-    """A staged log counts its versions from 0; the table has its own."""
-    if add.default_row_commit_version is None:
-        return add
-    return msgspec.structs.replace(add, default_row_commit_version=version)
 
 
 def keys_of(path: str, place: StagedPlace) -> tuple[str, ...]:
