@@ -104,6 +104,7 @@ def _stream(table, tmp_path) -> list[int]:
     return sorted(seen)
 
 
+@pytest.mark.soak  # that an import runs on it is verified
 def test_the_java_from_pypi_is_enough(tmp_path):
     find_jars()
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/c.db") as catalog:

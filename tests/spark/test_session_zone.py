@@ -33,7 +33,7 @@ FILTERS = [
 @pytest.fixture(
     params=[
         "Europe/Berlin",
-        pytest.param("America/Los_Angeles", marks=pytest.mark.verify),
+        pytest.param("America/Los_Angeles", marks=pytest.mark.soak),
         pytest.param("+05:00", marks=pytest.mark.soak),
     ]
 )

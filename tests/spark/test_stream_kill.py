@@ -54,8 +54,13 @@ def expect_all_once(catalog, count):
     assert catalog.mirror.verify(spark_stream.SINK) == []
 
 
-@pytest.mark.verify
-@pytest.mark.parametrize("point", ["before-sink-commit", "after-commit"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("before-sink-commit", marks=pytest.mark.soak),
+        pytest.param("after-commit", marks=pytest.mark.verify),
+    ],
+)
 def test_killed_at_a_point_of_a_commit(uri, catalog, tmp_path, point):
     """The process that commits dies; Spark takes the batch for failed, whether it is or not."""
     for number in range(COMMITS):
