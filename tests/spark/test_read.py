@@ -2,6 +2,7 @@
 
 import datetime as dt
 from decimal import Decimal
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
@@ -336,3 +337,18 @@ def test_tables_of_other_writers(session, tables, tmp_path, name):
         assert isinstance(told.value, type(refused)) or refused.code in str(told.value)
         return
     assert repr(collected(deltasql.spark.read(session, uri, "t"))) == repr(wanted)
+
+
+def test_a_partition_of_nan_is_greater_than_any_number(catalog, uri, session, tmp_path):
+    schema = pa.schema([("id", pa.int64()), ("x", pa.float64())])
+    table = a_table(catalog, tmp_path, "nan", schema=schema, partition_by=["x"])
+    table.append(pa.table({"id": [1, 2, 3], "x": [1.5, float("nan"), 9.0]}))
+    catalog.mirror.run_once()
+    plain = delta_spark._frame(unquote(table.location.removeprefix("file://")))
+    for where in ("x > 5", "x >= 9.0", "not (x <= 5)", "id < 9 and x > 5", "x < 5"):
+        found = deltasql.spark.read(session, uri, "nan", where=where)
+        expected = sorted(row.id for row in plain.where(where).collect())
+        assert sorted(row.id for row in found.collect()) == expected, where
+        assert found.count() == len(expected), where
+        counted = deltasql.spark.aggregate(session, uri, "nan", "count(*)", where=where)
+        assert counted[0] == len(expected), where

@@ -22,7 +22,7 @@ from deltasql.protocol.predicate import And, Column, IsNull, Like, Not, Predicat
 from deltasql.protocol.predicate_ast import Operator
 from deltasql.protocol.predicate_literals import Raw, RawKind, compare, in_list
 from deltasql.protocol.values import FLOATS
-from deltasql.spark.text_comparison import compares_otherwise
+from deltasql.spark.filter_meaning import compares_otherwise
 
 _OPERATORS: dict[type[datasource.Filter], Operator] = {
     datasource.EqualTo: "=",

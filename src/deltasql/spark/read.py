@@ -23,12 +23,12 @@ from deltasql.spark.address import open_catalog, open_table
 from deltasql.spark.attached import note_views
 from deltasql.spark.counted_frame import counted
 from deltasql.spark.delta_scan import delta_can_scan, scan_by_delta
+from deltasql.spark.filter_meaning import sound_part
 from deltasql.spark.native_scan import FileList, scan_natively
 from deltasql.spark.read_plan import ReadPlan, plan_read, require_values
 from deltasql.spark.schema import physical_schema, spark_schema
 from deltasql.spark.session_zone import session_zone, zone_name
 from deltasql.spark.source_options import SOURCE, source_options, table_options
-from deltasql.spark.text_comparison import sound_part
 from deltasql.storage.local import LocalStore
 
 
@@ -119,7 +119,8 @@ def _plan(
     moment = None if options.timestamp is None else to_ms(options.timestamp, zone)
     snapshot = table.snapshot(options.version, moment)
     wanted = snapshot.predicate(options.where, zone)
-    plan = plan_read(snapshot, table.store, sound_part(wanted, snapshot.schema))
+    sound = sound_part(wanted, snapshot.schema, snapshot.metadata.partition_columns)
+    plan = plan_read(snapshot, table.store, sound)
     plan = replace(plan, rows=_rows(snapshot, plan, wanted))
     is_ours = plan.way == "python" and isinstance(table.store, LocalStore)
     if is_ours and _is_classic(spark) and delta_can_scan(spark, snapshot, plan.files):

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from deltasql.data.scan import ScanSpec
 from deltasql.errors import BadPredicateError
 from deltasql.protocol.predicate import And, Predicate
+from deltasql.spark.filter_meaning import has_odd_texts, sound_part
 from deltasql.spark.followed_rows import require_same
 from deltasql.spark.pushed_filters import pushed_predicate
 from deltasql.spark.read_plan import plan_read
@@ -20,7 +21,6 @@ from deltasql.spark.scan_tasks import RowsToRead, ScanTask, scan_tasks
 from deltasql.spark.schema import arrow_schema, spark_schema
 from deltasql.spark.source_errors import told_with_code
 from deltasql.spark.source_options import SourceOptions, open_source
-from deltasql.spark.text_comparison import is_sound, sound_part
 
 # The program of Spark's that asks a reader for pushFilters. Where a session does not push filters
 # another one runs, which refuses a reader that has the method.
@@ -39,9 +39,8 @@ class TableReader(DataSourceReader):
         """Return the tasks, planned in SQL."""
         with told_with_code(), open_source(self.chosen) as (_, table):
             snapshot = table.snapshot(self.chosen.version)
-            skip = sound_part(
-                snapshot.predicate(self.chosen.skip, self.chosen.zone), snapshot.schema
-            )
+            wanted = snapshot.predicate(self.chosen.skip, self.chosen.zone)
+            skip = sound_part(wanted, snapshot.schema, snapshot.metadata.partition_columns)
             given = (self.rows.where, skip, self.pushed)
             conditions = tuple(one for one in given if one is not None)
             plan = plan_read(snapshot, table.store, And(conditions) if conditions else None)
@@ -85,7 +84,7 @@ def table_reader(chosen: SourceOptions, schema: StructType) -> TableReader:
     )
     # as nullable as Spark was told: an Arrow schema that differs is refused
     where = snapshot.predicate(chosen.where, chosen.zone)
-    if where is not None and not is_sound(where, snapshot.schema):
+    if where is not None and has_odd_texts(where, snapshot.schema):
         raise BadPredicateError(
             "The option where compares texts of a char or of a collation, which Spark has its own "
             "way with.",

@@ -23,9 +23,9 @@ from deltasql.protocol.partitioning import physical_partition_columns
 from deltasql.protocol.predicate import Predicate
 from deltasql.protocol.schema import StructType
 from deltasql.spark.address import open_table
+from deltasql.spark.filter_meaning import compares_otherwise, is_sound
 from deltasql.spark.read import read, read_options
 from deltasql.spark.session_zone import session_zone
-from deltasql.spark.text_comparison import compares_otherwise, is_sound
 
 
 def aggregate(
@@ -69,7 +69,8 @@ def _known(
     asked = [one for one in wanted if one is not None]
     if any(_is_odd(one, snapshot.schema) for one in asked):
         return None
-    if where is not None and not is_sound(where, snapshot.schema):
+    by = snapshot.metadata.partition_columns
+    if where is not None and not is_sound(where, snapshot.schema, by):
         return None
     files = snapshot.files(COLUMNS, where=where)
     partitions = physical_partition_columns(snapshot.metadata)
