@@ -99,7 +99,9 @@ def live_through(table, catalog, clock) -> None:
             catalog.mirror.checkpoint("typed", version)
 
 
-@ON_POSTGRES_LATER
+@pytest.mark.parametrize(
+    "catalog_uri", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+)
 def test_every_version_is_what_sql_says_with_the_whole_log_and_without(catalog, tmp_path, clock):
     table = typed_table(catalog, tmp_path)
     live_through(table, catalog, clock)

@@ -52,9 +52,10 @@ def step(table, number: int, chance: random.Random) -> None:
 
 @pytest.mark.parametrize(
     ("catalog_uri", "seed"),
-    [("sqlite", 1), pytest.param("postgres", 2, marks=pytest.mark.soak)],
+    [("sqlite", 1), ("postgres", 2)],
     indirect=["catalog_uri"],
 )
+@pytest.mark.soak  # the random scripts are verified
 def test_a_random_history_is_read_alike_at_every_version(catalog_uri, tmp_path, seed):
     chance = random.Random(seed)
     with deltasql.connect(catalog_uri) as catalog:

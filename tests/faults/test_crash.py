@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -195,9 +196,17 @@ def test_killed_at_every_point_of_an_append(catalog_uri, tmp_path, point):
     _crash(catalog_uri, tmp_path, point, 3)
 
 
-@pytest.mark.verify
-@pytest.mark.parametrize("passage", [1, 5, 6])
-@pytest.mark.parametrize("point", COMMIT_POINTS)
+def _taking_turns():
+    """Yield each point of each commit; one database verifies it, both are in the soak."""
+    for number, (point, passage) in enumerate(product(COMMIT_POINTS, [1, 5, 6])):
+        for turn, database in enumerate(["sqlite", "postgres"]):
+            mark = pytest.mark.verify if number % 2 == turn else pytest.mark.soak
+            yield pytest.param(database, point, passage, marks=mark)
+
+
+@pytest.mark.parametrize(
+    ("catalog_uri", "point", "passage"), list(_taking_turns()), indirect=["catalog_uri"]
+)
 def test_killed_at_a_point_of_any_commit(catalog_uri, tmp_path, point, passage):
     if "sqlite" not in catalog_uri and passage == 6 and point in SLOW_POINTS:
         passage = 4  # the appends pass FAST_POINTS there: five commits pass these

@@ -154,6 +154,9 @@ def test_a_driver_killed_in_any_phase(uri, source, engine, stop, tmp_path):
     assert not list(stages.glob("deltasql-import-*"))
 
 
+@pytest.mark.parametrize(
+    "catalog_uri", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+)
 def test_a_driver_killed_at_random(catalog_uri, tmp_path, source, engine):
     stages = engine.staging.root
     seed = int(os.environ.get("DELTASQL_SEED", "20261116"))

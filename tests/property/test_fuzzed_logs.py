@@ -132,8 +132,13 @@ def test_damaged_logs_are_refused_or_imported_right(bases, tmp_path):
     print(dict(kinds))
 
 
-@pytest.mark.verify
-@pytest.mark.parametrize("kind", sorted(GIANT_LINES))
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.soak if number % 2 else pytest.mark.verify)
+        for number, kind in enumerate(sorted(GIANT_LINES))
+    ],
+)
 def test_a_line_of_a_hundred_megabytes_is_refused_or_imported_right(tmp_path, kind):
     place = tmp_path / "table"
     commits = History(3, versions=4, vectors=False).commits

@@ -90,9 +90,12 @@ def make(place, kind):
 @pytest.mark.usefixtures("needs_delta")
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param("vectors", marks=pytest.mark.soak), "rewritten", "by id"],
+    [
+        pytest.param("vectors", marks=pytest.mark.soak),
+        pytest.param("rewritten", marks=pytest.mark.soak),
+        pytest.param("by id", marks=pytest.mark.verify),
+    ],
 )
-@pytest.mark.verify
 def test_the_feed_is_delta_sparks(session, uri, catalog, tmp_path, kind):
     session.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     place = str(tmp_path / "made")

@@ -76,9 +76,9 @@ def test_killed_at_a_point_of_a_commit(uri, catalog, tmp_path, point):
     assert catalog.table(spark_stream.SINK).version == COMMITS
 
 
-def run_until_killed(uri, checkpoint, writer, chance):
+def run_until_killed(uri, checkpoint, writer, chance, most):
     copies = writer.catalog.table(spark_stream.SINK)
-    wanted, deadline = copies.version + chance.randint(1, 2), time.monotonic() + 120
+    wanted, deadline = copies.version + chance.randint(1, most), time.monotonic() + 120
     process = spark_stream.start(uri, checkpoint, "running")
     try:
         while copies.version < wanted:
@@ -99,7 +99,7 @@ def test_killed_at_random(uri, catalog, tmp_path, kills):
     writer, checkpoint = Writer(catalog, chance), tmp_path / "checkpoint"
     writer.write(8)
     for _ in range(kills):
-        run_until_killed(uri, checkpoint, writer, chance)
+        run_until_killed(uri, checkpoint, writer, chance, most=1 if kills == 10 else 2)
         writer.write(chance.randint(0, 3))
     drain(uri, checkpoint)
     expect_all_once(catalog, writer.count)
