@@ -13,12 +13,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CASES = [
-    *("drain", "lag"),
+    "drain",
     *(
         pytest.param(name, marks=pytest.mark.soak)
         for name in (
             "checkpoint-10k",
             "full-load",
+            "lag",
             "import-commits",
             "outage",
             "spark-append",

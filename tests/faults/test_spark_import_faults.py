@@ -41,7 +41,7 @@ KILLS = 3
 # killed before and after each step in verify, this one at some of them, and in the soak at all.
 POINTS = [stop for stop in IMPORT_POINTS if "stats" not in stop[0] and "noted" not in stop[0]]
 PHASES = [
-    pytest.param(stop, marks=() if number % 3 == 1 else pytest.mark.soak, id=f"{stop[0]}-{stop[1]}")
+    pytest.param(stop, marks=() if number % 4 == 1 else pytest.mark.soak, id=f"{stop[0]}-{stop[1]}")
     for number, stop in enumerate(POINTS)
 ]
 

@@ -135,7 +135,7 @@ def test_damaged_logs_are_refused_or_imported_right(bases, tmp_path):
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=pytest.mark.soak if number % 2 else pytest.mark.verify)
+        pytest.param(kind, marks=pytest.mark.soak if number % 3 else pytest.mark.verify)
         for number, kind in enumerate(sorted(GIANT_LINES))
     ],
 )
