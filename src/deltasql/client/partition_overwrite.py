@@ -26,8 +26,7 @@ def plan_partition_overwrite(
     """Plan to replace the files of every partition that has a new one.
 
     Partitions are compared by their values, not by their spelling; times that name no zone are
-    those of `zone`. A table without partition
-    columns is one partition.
+    those of `zone`. A table without partition columns is one partition.
     """
     columns = _columns(snapshot)
     touched = {_place(add, columns, zone) for add in adds} if columns else {()}

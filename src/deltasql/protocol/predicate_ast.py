@@ -24,6 +24,11 @@ class Column(Leaf):
 
     zone: tzinfo = UTC
 
+    @classmethod
+    def of(cls, leaf: Leaf, zone: tzinfo) -> Column:
+        """Return a column of a table in a filter of that zone."""
+        return cls(leaf.path, leaf.physical, leaf.type, leaf.nullable, zone)
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

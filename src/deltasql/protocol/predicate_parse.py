@@ -208,7 +208,7 @@ class _Reader:
             raise BadPredicateError(
                 f"The filter names the column {'.'.join(path)}, which the table does not have."
             ) from error
-        return Column(leaf.path, leaf.physical, leaf.type, leaf.nullable, self._zone)
+        return Column.of(leaf, self._zone)
 
 
 def _path(node: Node) -> tuple[str, ...] | None:

@@ -32,6 +32,7 @@ class StagedCommit:
     """One commit of a staged log: what a single statement did."""
 
     actions: tuple[Action, ...]
+    version: int = 0
 
     @property
     def info(self) -> CommitInfo:

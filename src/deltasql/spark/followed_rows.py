@@ -11,14 +11,13 @@ from pyspark.sql import types
 from deltasql.catalog.database import Database
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.table import Table
-from deltasql.data.scan import ScanSpec
 from deltasql.errors import BadArgumentError, SchemaError
 from deltasql.protocol.columns import find_field, mapping_mode
 from deltasql.protocol.features import require_readable
 from deltasql.protocol.read_compatible import ReadSchema
 from deltasql.spark.follow_options import FollowOptions
 from deltasql.spark.follow_rules import Follower
-from deltasql.spark.scan_tasks import CHANGE, MARKS, TIME, VERSION, RowsToRead
+from deltasql.spark.scan_tasks import CHANGE, MARKS, TIME, VERSION, RowsToRead, task_spec
 from deltasql.spark.schema import arrow_schema, spark_schema
 from deltasql.spark.source_options import SourceOptions, open_source
 
@@ -49,13 +48,7 @@ def open_followed(
         require_readable(snapshot.protocol, snapshot.table.full_name)
         _require_columns(source, followed_schema(snapshot, options), schema)
         metadata = snapshot.metadata
-        spec = ScanSpec(
-            snapshot.schema,
-            metadata.partition_columns,
-            metadata.configuration,
-            threads=1,
-            zone=source.zone,
-        )
+        spec = task_spec(snapshot, source.zone)
         # as nullable as Spark was told: an Arrow schema that differs is refused
         target = arrow_schema(schema)
         opener = catalog.store_opener(table.location)

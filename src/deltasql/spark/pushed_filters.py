@@ -77,7 +77,7 @@ def _column(path: tuple[str, ...], spec: ScanSpec) -> Column:
     leaf = find_column(spec.schema, path, spec.mode)
     if compares_otherwise(spec.schema, leaf.path):
         raise BadPredicateError(f"Spark has its own way with the texts of {'.'.join(path)}.")
-    return Column(leaf.path, leaf.physical, leaf.type, leaf.nullable, spec.zone)
+    return Column.of(leaf, spec.zone)
 
 
 def _compared(column: Column, given: Any) -> Predicate | None:

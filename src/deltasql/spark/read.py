@@ -112,13 +112,20 @@ def read_options(options: Mapping[str, Any]) -> ReadOptions:
         ) from None
 
 
-def _plan(
+def settled(
     spark: SparkSession | None, table: Table, options: ReadOptions
-) -> tuple[Snapshot, ReadPlan]:
+) -> tuple[Snapshot, Predicate | None]:
+    """Return the version that options name, and their filter, in the session's zone."""
     zone = session_zone(spark)
     moment = None if options.timestamp is None else to_ms(options.timestamp, zone)
     snapshot = table.snapshot(options.version, moment)
-    wanted = snapshot.predicate(options.where, zone)
+    return snapshot, snapshot.predicate(options.where, zone)
+
+
+def _plan(
+    spark: SparkSession | None, table: Table, options: ReadOptions
+) -> tuple[Snapshot, ReadPlan]:
+    snapshot, wanted = settled(spark, table, options)
     sound = sound_part(wanted, snapshot.schema, snapshot.metadata.partition_columns)
     plan = plan_read(snapshot, table.store, sound)
     plan = replace(plan, rows=_rows(snapshot, plan, wanted))

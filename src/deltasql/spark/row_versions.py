@@ -19,7 +19,7 @@ from deltasql.spark.fold import StagedCommit
 
 _FIELD = "defaultRowCommitVersion"
 
-# by the number of the commit in the staged log, the version that the rows of each file shall have
+# by the version of the commit in the staged log, the version that the rows of each file shall have
 Wrong: TypeAlias = Mapping[int, Mapping[str, int | None]]
 
 
@@ -39,11 +39,11 @@ def misnumbered(
 ) -> Wrong:
     """Return the files with another version than they will have."""
     found: dict[int, dict[str, int | None]] = {}
-    for number, commit in enumerate(commits, 1):
+    for commit in commits:
         for add in _adds(commit):
             right = right_version(add, originals.get(add.path), next_version)
             if add.default_row_commit_version != right:
-                found.setdefault(number, {})[add.path] = right
+                found.setdefault(commit.version, {})[add.path] = right
     return found
 
 
@@ -54,7 +54,7 @@ def refuse_copied(table: str, commits: Sequence[StagedCommit], wrong: Wrong) -> 
         InvalidCommitError: names the table.
     """
     for number, paths in wrong.items():
-        if paths.keys() & _left(commits[number:]):
+        if paths.keys() & _left(commits, number):
             raise InvalidCommitError(
                 f"Table {table} tracks its rows, and a write by path rewrote rows that another "
                 "one had just written: their versions would be wrong.",
@@ -70,7 +70,7 @@ def renumber(folder: Path, commits: Sequence[StagedCommit], wrong: Wrong) -> boo
     """
     changed = False
     for number, versions in wrong.items():
-        left = _left(commits[number:])
+        left = _left(commits, number)
         still = {path: version for path, version in versions.items() if path not in left}
         if still:
             file = folder / commit_key(number)
@@ -86,10 +86,10 @@ def _adds(commit: StagedCommit) -> Iterator[Add]:
     return (action for action in commit.actions if isinstance(action, Add))
 
 
-def _left(commits: Sequence[StagedCommit]) -> set[str]:
-    """Return the files that rows were taken out of; one with a new vector is not left."""
+def _left(commits: Sequence[StagedCommit], since: int) -> set[str]:
+    """Return the files that rows were taken out of later; one with a new vector is not left."""
     found: set[str] = set()
-    for commit in commits:
+    for commit in (one for one in commits if one.version > since):
         kept = {add.path for add in _adds(commit)}
         found |= {a.path for a in commit.actions if isinstance(a, Remove)} - kept
     return found

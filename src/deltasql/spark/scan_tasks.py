@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from deltasql.catalog.snapshots import Snapshot
 from deltasql.data.scan import ScanSpec, scan_files
 from deltasql.protocol.columns import PHYSICAL_NAME
 from deltasql.protocol.predicate import Predicate
@@ -83,6 +85,18 @@ class ScanTask(InputPartition):
         for batch in scan_files(files, spec, store, columns=wanted, predicate=what.where):
             marked = _marked(batch, what.target.names, told) if what.is_feed else batch
             yield marked.cast(what.target)
+
+
+def task_spec(snapshot: Snapshot, zone: tzinfo) -> ScanSpec:
+    """Return what a task must know of a table: it reads its files one after the other."""
+    metadata = snapshot.metadata
+    return ScanSpec(
+        snapshot.schema,
+        metadata.partition_columns,
+        metadata.configuration,
+        threads=1,
+        zone=zone,
+    )
 
 
 def scan_tasks(what: RowsToRead, files: pa.Table) -> Sequence[ScanTask]:

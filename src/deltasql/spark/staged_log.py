@@ -69,8 +69,17 @@ class StagedLog:
                 hint="Let delta.logRetentionDuration be longer than the transaction.",
                 table=self.snapshot.table.full_name,
             )
-        payloads = [(v, (Path(self.path) / commit_key(v)).read_bytes()) for v in sorted(versions)]
-        return [StagedCommit(tuple(decode_commit(raw, version=v))) for v, raw in payloads]
+        return [self._commit(version) for version in sorted(versions)]
+
+    def commits_after(self, version: int) -> Iterator[StagedCommit]:
+        """Yield the commits that came after one, for those who have seen it."""
+        while (Path(self.path) / commit_key(version + 1)).exists():
+            version += 1
+            yield self._commit(version)
+
+    def _commit(self, version: int) -> StagedCommit:
+        raw = (Path(self.path) / commit_key(version)).read_bytes()
+        return StagedCommit(tuple(decode_commit(raw, version=version)), version)
 
     def folded(self, commits: list[StagedCommit]) -> list[Action]:
         """Return the commits as the actions of one commit of the table itself.
@@ -89,12 +98,11 @@ class StagedLog:
         found = [self._of_the_table(action) for action in actions]
         return [action for action in found if action is not None]
 
-    def settle_versions(self) -> bool:
+    def settle_versions(self, commits: list[StagedCommit]) -> bool:
         """Give rows that statements wrote the version that the commit will have.
 
         Returns whether the log was changed, so that Delta Spark must read it again.
         """
-        commits = self.commits()
         if not any(commit.tracks_rows for commit in commits):
             return False
         translation = Translation.of(self._named(commits), self.place)

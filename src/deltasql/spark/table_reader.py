@@ -10,14 +10,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from deltasql.data.scan import ScanSpec
 from deltasql.errors import BadPredicateError
 from deltasql.protocol.predicate import And, Predicate
 from deltasql.spark.filter_meaning import has_odd_texts, sound_part
 from deltasql.spark.followed_rows import require_same
 from deltasql.spark.pushed_filters import pushed_predicate
 from deltasql.spark.read_plan import plan_read
-from deltasql.spark.scan_tasks import RowsToRead, ScanTask, scan_tasks
+from deltasql.spark.scan_tasks import RowsToRead, ScanTask, scan_tasks, task_spec
 from deltasql.spark.schema import arrow_schema, spark_schema
 from deltasql.spark.source_errors import told_with_code
 from deltasql.spark.source_options import SourceOptions, open_source
@@ -74,14 +73,6 @@ def table_reader(chosen: SourceOptions, schema: StructType) -> TableReader:
         snapshot = table.snapshot(chosen.version, chosen.timestamp)
         require_same(spark_schema(snapshot.schema), schema, table.name)
         opener = catalog.store_opener(table.location)
-    metadata = snapshot.metadata
-    spec = ScanSpec(
-        snapshot.schema,
-        metadata.partition_columns,
-        metadata.configuration,
-        threads=1,
-        zone=chosen.zone,
-    )
     # as nullable as Spark was told: an Arrow schema that differs is refused
     where = snapshot.predicate(chosen.where, chosen.zone)
     if where is not None and has_odd_texts(where, snapshot.schema):
@@ -90,6 +81,7 @@ def table_reader(chosen: SourceOptions, schema: StructType) -> TableReader:
             "way with.",
             hint="Filter the DataFrame.",
         )
+    spec = task_spec(snapshot, chosen.zone)
     rows = RowsToRead(opener, spec, arrow_schema(schema), where=where)
     kind = FilteringReader if _PUSHING in sys.modules else TableReader
     return kind(replace(chosen, version=snapshot.version, timestamp=None), rows)

@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as fn
 
 from deltasql.catalog.snapshots import Snapshot
-from deltasql.client.times import to_ms
 from deltasql.data.exact_totals import (
     COLUMNS,
     Aggregate,
@@ -24,8 +23,7 @@ from deltasql.protocol.predicate import Predicate
 from deltasql.protocol.schema import StructType
 from deltasql.spark.address import open_table
 from deltasql.spark.filter_meaning import compares_otherwise, is_sound
-from deltasql.spark.read import read, read_options
-from deltasql.spark.session_zone import session_zone
+from deltasql.spark.read import read, read_options, settled
 
 
 def aggregate(
@@ -49,10 +47,8 @@ def aggregate(
         raise BadArgumentError("No aggregate is asked for.", hint='Such as "count(*)".')
     chosen = read_options(options)
     with open_table(uri, table, **chosen.opening) as (_, found):
-        zone = session_zone(spark)
-        moment = None if chosen.timestamp is None else to_ms(chosen.timestamp, zone)
-        snapshot = found.snapshot(chosen.version, moment)
-        known = _known(snapshot, expressions, snapshot.predicate(chosen.where, zone))
+        snapshot, where = settled(spark, found, chosen)
+        known = _known(snapshot, expressions, where)
     if known is not None:
         return Row(*expressions)(*known)
     pinned = {**options, "version": snapshot.version, "timestamp": None, "columns": None}

@@ -54,6 +54,7 @@ T = TypeVar("T")
 @dataclass(slots=True)
 class _Staged:
     log: StagedLog
+    settled: int = 0
     is_named: bool = False
     is_only_moved: bool = True
 
@@ -169,9 +170,15 @@ class SparkTransaction:
             log = write_staged_log(table.snapshot, root, place)
             self._staged[row.full_name] = _Staged(log)
             crash_point("after-spark-staging")
-        elif self._staged[row.full_name].log.settle_versions():
-            forget_log(self.spark, self._staged[row.full_name].log.path)
+        self._settle(self._staged[row.full_name])
         return self._staged[row.full_name]
+
+    def _settle(self, staged: _Staged) -> None:
+        """Let the next statement see the rows of those before as the commit will have them."""
+        fresh = list(staged.log.commits_after(staged.settled))
+        if staged.log.settle_versions(fresh):
+            forget_log(self.spark, staged.log.path)
+        staged.settled += len(fresh)
 
     def _fold(self) -> None:
         """Stage what Delta Spark did as one commit for each table."""
