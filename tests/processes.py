@@ -21,6 +21,16 @@ def start(function: str, *args: str, env: dict[str, str] | None = None) -> subpr
     )
 
 
+def start_into(output, function: str, *args: str) -> subprocess.Popen:
+    """Start a function whose output goes to a file: a pipe that nobody reads would fill up."""
+    return subprocess.Popen(
+        [sys.executable, str(WORKERS), function, *args],
+        stdout=output,
+        stderr=output,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )
+
+
 def finish(process: subprocess.Popen, timeout: float = 240.0):
     """Return what the process printed as JSON; fail with its errors if it did not end well."""
     out, err = process.communicate(timeout=timeout)

@@ -175,6 +175,7 @@ class ReconcilerTroubled(Event):
     is_bad: ClassVar[bool] = True
 
     error_code: str
+    error_message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

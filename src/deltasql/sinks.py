@@ -47,9 +47,10 @@ def logging_sink(logger: logging.Logger | None = None) -> Sink:
         if target.isEnabledFor(level):
             fields = {"event": event.name, **asdict(event)}
             code = fields.get("error_code")
-            line = "%s %s@%d %s" if code else "%s %s@%d%s"
-            said = (event.name, event.table, event.version, code or "")
-            target.log(level, line, *said, extra=fields)
+            place = f" {event.table}@{event.version}" if event.table else ""
+            error = f" {code}" if code else ""
+            text = f": {fields['error_message']}" if fields.get("error_message") else ""
+            target.log(level, "%s%s%s%s", event.name, place, error, text, extra=fields)
 
     return send
 

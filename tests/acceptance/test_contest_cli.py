@@ -84,7 +84,7 @@ def test_an_address_that_is_taken_is_told_as_such(run, contested):
 
 
 def test_a_worker_asked_for_json_logs_json(run, contested):
-    done = run("-v", "-o", "json", "mirror", "run", "--once")
+    done = run("-v", "-o", "json", "mirror", "run", "--once", code=4)
     lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
     alert = next(line for line in lines if line.get("alert") == "mirror_conflict")
     assert (alert["error_code"], alert["severity"]) == ("DS501", "critical")

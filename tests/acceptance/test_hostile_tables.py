@@ -6,7 +6,7 @@ import pytest
 
 import deltasql
 from builders import SCHEMA, a_table, an_add, ids, paths, rows
-from deltasql.errors import DeltaSqlError
+from deltasql.errors import DeltaSqlError, MirrorLagError, UnsafePathError
 from deltasql.protocol.actions import DeletionVector, Protocol
 
 
@@ -54,11 +54,19 @@ def test_purge_passes_over_a_linked_folder_and_finishes(catalog, tmp_path):
 
 def test_a_log_that_leads_elsewhere_is_told_in_the_mirror_status(catalog, tmp_path):
     table = catalog.create_table("t", location=str(tmp_path / "t"), schema=SCHEMA)
+    table.alter(properties={"deltasql.mirror.mode": "worker"})
+    table.wait_mirrored()
+    table.commit([an_add("f", partition_values={})])
     shutil.rmtree(tmp_path / "t" / "_delta_log")
     (tmp_path / "outside").mkdir()
     (tmp_path / "t" / "_delta_log").symlink_to(tmp_path / "outside")
-    table.commit([an_add("f", partition_values={})])
+    with pytest.raises(UnsafePathError, match="outside"):
+        table.commit([an_add("g", partition_values={})])
+    assert table.version == 2
+    with pytest.raises(MirrorLagError):
+        table.wait_mirrored(timeout=0.2)
     assert "outside" in str(catalog.mirror.status("t")["error"])
+    assert list((tmp_path / "outside").iterdir()) == []
 
 
 def test_a_name_with_a_leading_dot_is_refused_or_kept(catalog, tmp_path):

@@ -50,6 +50,21 @@ def test_an_incomplete_multi_part_checkpoint_is_nothing_to_stand_on(odd):
     odd.require_nothing()
 
 
+@pytest.mark.req("R74")
+def test_a_part_without_files_has_none_and_one_without_rules_has_files(odd):
+    """A part of a checkpoint has the columns of what it holds; all others are null."""
+    table = pq.read_table(io.BytesIO(checkpoint_of(odd.history, 6)))
+    rules, files = ["protocol", "metaData", "txn", "domainMetadata"], ["add", "remove"]
+    for number, names in enumerate((rules, files), start=1):
+        some = table.select(names)
+        kept = [any(row.values()) for row in some.to_pylist()]
+        odd.put(checkpoint_name(6, part(number, 2)), parquet_of(some.filter(pa.array(kept))))
+    odd.cut(7)
+    done = odd.bring()
+    assert done.plan.base.kind is LogFileKind.MULTIPART
+    odd.require_equal(done, first=6)
+
+
 def both_kinds(odd, version):
     data = checkpoint_of(odd.history, version)
     odd.put(checkpoint_name(version), data)

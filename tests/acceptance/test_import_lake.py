@@ -63,6 +63,28 @@ def test_a_lake_goes_on_with_what_is_there_and_brings_what_is_new(call, lake, ta
     assert row_of(target).current_version == 11
 
 
+@pytest.mark.req("R65", "R72")
+def test_the_report_of_a_lake_ends_with_totals_and_names_logs_without_a_commit(call, lake, target):
+    (lake / "half/_delta_log").mkdir(parents=True)
+    (lake / "half/_delta_log/_last_checkpoint").write_text("{}")
+    done = call("import", "--lake", lake, target, *LOCAL, code=5)
+    *_, totals, skipped = done.stderr.splitlines()
+    assert totals.startswith("4 tables: 1 failed, 3 imported; 22 versions, ")
+    assert skipped == "skipped half: its _delta_log holds no commit"
+    told = data(call("import", "--lake", lake, target, *LOCAL, "--resume", "-o", "json", code=5))
+    assert told["without_commit"] == ["half"]
+    assert told["outcomes"] == {"failed": 1, "imported": 3}
+    assert told["files"] == sum(one.get("files", 0) for one in told["tables"])
+
+
+@pytest.mark.req("R65")
+def test_a_lake_of_logs_without_a_commit_says_so(call, tmp_path, target):
+    (tmp_path / "lake/a/_delta_log").mkdir(parents=True)
+    (tmp_path / "lake/a/_delta_log/x.txt").touch()
+    told = call("import", "--lake", "lake", target, *LOCAL, code=1).stderr
+    assert "The log of 'a' holds no commit" in told
+
+
 @pytest.mark.req("R66")
 def test_a_lake_can_be_previewed_and_compared(call, lake, target, tmp_path):
     events = call("import", "--lake", lake, target, *LOCAL, "--dry-run", "-o", "ndjson", code=5)

@@ -161,6 +161,18 @@ def test_unknown_fields_of_rules_that_are_null_are_no_difference(odd):
     odd.require_equal(odd.bring())
 
 
+@pytest.mark.parametrize("at", ["before", "behind"])
+def test_what_is_unknown_beside_an_action_is_passed_over(odd, at):
+    unknown = b'"futureThing": {"a": [1]}, "note": 7'
+    for version in range(HEAD + 1):
+        lines = odd.read(version).splitlines()
+        bodies = [line[1:-1] for line in lines]
+        pairs = [(unknown, body) if at == "before" else (body, unknown) for body in bodies]
+        told = [b"{" + b", ".join(pair) + b"}\n" for pair in pairs]
+        odd.put(commit_key(version), b"".join(told))
+    odd.require_equal(odd.bring())
+
+
 @pytest.mark.parametrize("turn", [1, -1], ids=["as-written", "reversed"])
 def test_actions_may_come_in_any_order(odd, turn):
     for version in range(HEAD + 1):

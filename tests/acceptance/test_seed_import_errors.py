@@ -196,8 +196,8 @@ def test_cutover_and_back(call, legacy, target):
         catalog.table("mytable").append(pa.table({"id": [8], "day": ["z"], "note": ["sql"]}))
     assert {"id": 8, "day": "z", "note": "sql"} in read_deltalake(str(legacy))
     call("detach", "mytable", "-u", target, "--yes")
-    log = deltalake.DeltaTable(str(legacy))
-    assert "deltasqlManaged" not in log.protocol().writer_features
+    deltalake.write_deltalake(str(legacy), late, mode="append")
+    assert late.to_pylist()[0] in read_deltalake(str(legacy))
     assert call("history", "mytable", "-u", target, "-o", "json").stdout.count("DETACH") == 1
 
 

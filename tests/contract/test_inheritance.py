@@ -6,7 +6,12 @@ import pytest
 from deltasql.client.cutover import cut_over
 from deltasql.client.imports import TableImport
 from deltasql.parity.log import Difference
-from deltasql.protocol.files import LAST_CHECKPOINT, checkpoint_path, commit_key
+from deltasql.protocol.files import (
+    LAST_CHECKPOINT,
+    LAST_CHECKPOINT_CHECKSUM,
+    checkpoint_path,
+    commit_key,
+)
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 
@@ -156,3 +161,24 @@ def test_a_log_whose_beginning_is_gone_verifies_too(catalog, source, is_commit_g
     check_invariants(catalog, "t")
     deltalake = pytest.importorskip("deltalake")
     assert deltalake.DeltaTable(str(source)).to_pyarrow_table().num_rows == 8
+
+
+def test_hadoops_checksum_of_the_hint_comes_and_goes_with_the_hint(catalog, source):
+    (source / LAST_CHECKPOINT_CHECKSUM).write_bytes(b"crc\x00")
+    table = taken_over(catalog, source)
+    assert found(catalog) == []
+    table.append(pa.table({"id": [10]}))
+    assert catalog.mirror.checkpoint("t") is not None
+    assert not (source / LAST_CHECKPOINT_CHECKSUM).exists()
+    assert found(catalog) == []
+
+
+@pytest.mark.parametrize("key", ["_delta_log/notes.txt", "_delta_log/00000000000000000004.crc"])
+def test_repair_does_with_a_file_of_others_what_verify_promises(catalog, source, key):
+    taken_over(catalog, source)
+    (source / key).unlink()
+    (finding,) = catalog.mirror.verify("t")
+    assert "forgets it" in finding.action
+    (done,) = catalog.mirror.repair("t")
+    assert (done.done, (source / key).exists()) == (True, False)
+    assert found(catalog) == []

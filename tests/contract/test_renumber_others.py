@@ -32,7 +32,7 @@ def test_a_reader_of_the_old_numbers_cannot_commit_what_it_planned(catalog, tabl
     with deltasql.connect(catalog_uri) as other:
         tx = other.transaction()
         staged = tx.table("orders")
-        staged.delete("day = 'b'")
+        staged.delete("day = 'a'")
         blind = other.transaction()
         blind.table("orders").commit([an_add("blind", day="b")])
         catalog.mirror.repair("orders", adopt=True)

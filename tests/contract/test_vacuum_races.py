@@ -1,6 +1,7 @@
 """Vacuum beside writers, clones and crashes: what is marked in SQL first is what goes, no more."""
 
 import os
+from datetime import timedelta
 
 import pytest
 
@@ -8,7 +9,7 @@ import deltasql
 from aging import DAY, Stage
 from builders import NO_MIRROR, a_remove, a_table, an_add, ids, rows
 from deltasql.client.open_work import NOTED_AFTER_S
-from deltasql.errors import OwnershipError, VacuumedError
+from deltasql.errors import BadArgumentError, OwnershipError, VacuumedError
 from deltasql.log.owner import OWNER_KEY
 from deltasql.protocol.files import commit_key
 from deltasql.testing.crash import hooked
@@ -198,8 +199,77 @@ def test_a_table_without_a_mirror_keeps_what_was_removed_since(catalog_uri, tmp_
     stage.table.commit([gone])
     stage.table.commit([a_remove(gone)])
     stage.pass_days(30)
-    with pytest.raises(OwnershipError):
-        stage.put("left.parquet", age_days=20)
-        stage.vacuum()
-    assert stage.files() == {"gone.parquet", "left.parquet"}
+    stage.put("left.parquet", age_days=20)
+    assert stage.vacuum() == {"left.parquet"}
+    assert stage.files() == {"gone.parquet"}
     stage.catalog.close()
+
+
+def a_change(path):
+    return {"cdc": {"path": path, "size": 1, "dataChange": False, "partitionValues": {}}}
+
+
+@pytest.mark.parametrize("moment", ["horizon", "mark"])
+def test_change_data_committed_while_vacuum_plans_stays(stage, monkeypatch, moment):
+    from deltasql.catalog.vacuum_book import VacuumBook
+
+    stage.put("_change_data/slow.parquet")
+    stage.put("_change_data/left.parquet")
+    stage.pass_days(30)
+    whole = getattr(VacuumBook, moment)
+
+    def commit_first(self, *arguments, **options):
+        if stage.table.version == 0:
+            stage.table.commit([a_change("_change_data/slow.parquet"), stage.add("a.parquet")])
+        return whole(self, *arguments, **options)
+
+    monkeypatch.setattr(VacuumBook, moment, commit_first)
+    assert stage.vacuum() == {"_change_data/left.parquet"}
+    assert stage.files() == {"_change_data/slow.parquet", "a.parquet"}
+
+
+def test_change_data_that_is_being_deleted_is_refused_to_a_commit(stage):
+    stage.put("_change_data/left.parquet")
+    stage.pass_days(30)
+    seen = []
+
+    def commit(name):
+        if name == "after-vacuum-marks":
+            with pytest.raises(VacuumedError, match=r"left\.parquet is being deleted"):
+                stage.table.commit([a_change("_change_data/left.parquet"), an_add("a", day=None)])
+            seen.append(name)
+
+    with hooked(commit):
+        assert stage.vacuum() == {"_change_data/left.parquet"}
+    assert seen == ["after-vacuum-marks"]
+    assert stage.table.version == 0
+
+
+def test_files_of_a_noted_write_stay_where_its_clock_and_the_stores_differ(stage):
+    stage.put("young.parquet")
+    stage.put("old.parquet", age_days=1)
+    with stage.catalog._session.book.database.write() as work:
+        work.run(
+            "note_open_work",
+            work_id="00000000-0000-4000-8000-000000000001",
+            table_id=stage.table.table_id,
+            holder="h",
+            started_at=stage.now + 50 * 60 * 1000,  # this clock is ahead of the store's
+            expires_at=2**53,
+        )
+    stage.pass_days(30)
+    assert stage.vacuum() == {"old.parquet"}
+
+
+def test_a_negative_retention_is_refused(stage):
+    gone = stage.add("gone.parquet")
+    stage.table.commit([gone])
+    stage.table.commit([a_remove(gone)])
+    for dry_run in (True, False):
+        with pytest.raises(BadArgumentError, match="negative"):
+            stage.table.vacuum(
+                dry_run=dry_run, retain=timedelta(seconds=-1), allow_short_retention=True
+            )
+    with pytest.raises(BadArgumentError, match="cannot be kept for"):
+        stage.catalog.forget_history("orders", timedelta(days=-1))
+    assert stage.files() == {"gone.parquet"}

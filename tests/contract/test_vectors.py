@@ -80,6 +80,28 @@ def test_rows_deleted_by_a_vector_stay_away(catalog_uri, tmp_path, kind):
             assert [row["id"] for row in read_duckdb(str(place))] == [0, 2, 4]
 
 
+def test_a_vector_with_a_field_of_a_newer_writer_is_read(catalog_uri, tmp_path):
+    with deltasql.connect(catalog_uri) as catalog:
+        table = a_table(catalog, tmp_path, partition_by=[])
+        protocol = Protocol(
+            min_reader_version=3,
+            min_writer_version=7,
+            reader_features=["deletionVectors"],
+            writer_features=FEATURES,
+        )
+        table.commit([protocol])
+        table.append(rows(0, 1, 2))
+        (old,) = table.snapshot().files().to_pylist()
+        body = to_json_object(_add(old, make_vector("i", tmp_path, 1)))["add"]
+        body["deletionVector"]["maxRowIndex"] = 2
+        table.commit([{"remove": {"path": old["path"], "dataChange": True}}, {"add": body}])
+        assert ids(table) == [0, 2]
+        assert table.vacuum(dry_run=False) is not None
+        table.compact()
+        assert ids(table) == [0, 2]
+        check_invariants(catalog, "orders")
+
+
 def _add(old: dict, vector: DeletionVector):
     from deltasql.protocol.actions import Add
 

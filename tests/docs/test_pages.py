@@ -14,6 +14,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # pages whose blocks make one program that needs nothing but a folder
 PROGRAMS = [
     "docs/start/first-table.md",
+    "docs/concepts/isolation.md",
     "docs/guides/many-tables.md",
     "docs/guides/mirror.md",
     "docs/guides/monitoring.md",

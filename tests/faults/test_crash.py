@@ -162,6 +162,7 @@ def test_killed_between_the_mirrors_of_two_tables(catalog_uri, tmp_path):
 
 SINGLE = {
     "after-rename": lambda catalog: catalog.rename("totals", "sums"),
+    "before-drop": lambda catalog: catalog.drop("totals"),
     "before-drop-commit": lambda catalog: catalog.drop("totals"),
     "before-purge": lambda catalog: catalog.drop("totals", purge=True),
 }

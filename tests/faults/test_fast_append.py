@@ -119,6 +119,7 @@ def _change(catalog: deltasql.Catalog, change: str) -> None:
     else:
         with database._pool.connection() as connection:
             connection.execute("update dl_catalog set epoch = epoch + 1")
+            connection.execute("update dl_tables set epoch = epoch + 1")
 
 
 def test_times_are_the_databases_and_grow_whatever_the_caller_thinks(opened):

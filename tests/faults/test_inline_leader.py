@@ -23,7 +23,7 @@ def test_a_commit_that_finds_the_log_behind_is_taken_along_by_who_moves_it_on(tw
     one, other = two
     results = []
     mine = threading.current_thread()
-    after = type(other._session.inline).after_commit
+    after = type(other._session.inline)._work
 
     def meddle(point: str) -> None:
         if point == "before-mirror-status" and not results:
@@ -39,7 +39,7 @@ def test_a_commit_that_finds_the_log_behind_is_taken_along_by_who_moves_it_on(tw
         return result
 
     with pytest.MonkeyPatch.context() as patch, hooked(meddle):
-        patch.setattr(type(other._session.inline), "after_commit", note)
+        patch.setattr(type(other._session.inline), "_work", note)
         one.table("orders").commit([an_add("a")])
     assert results == [None, Mirrored.BLOCKED]
     assert one.mirror.status("orders")["lag_versions"] == 0

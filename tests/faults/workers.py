@@ -2,6 +2,9 @@
 
 import itertools
 import json
+import os
+import random
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -64,7 +67,7 @@ def mixed(uri: str, table: str, worker: str, count: str, mirror: str) -> None:
     """Append, replace and delete partitions; print what was acknowledged and what refused."""
     settings = NO_MIRROR if mirror == "off" else None
     seed = int(worker)
-    acknowledged, refused = {}, {}
+    acknowledged, refused, unchanged = {}, {}, []
     with deltasql.connect(uri, settings=settings) as catalog:
         for number in range(int(count)):
             seed = (seed * 6364136223846793005 + 1442695040888963407) % 2**64
@@ -79,10 +82,14 @@ def mixed(uri: str, table: str, worker: str, count: str, mirror: str) -> None:
                         staged.delete(f"day = '{day}'")
                     else:
                         staged.overwrite(rows(number, day=day), where=f"day = '{day}'")
-                acknowledged[token] = next(iter(tx.versions.values()))
+                if tx.versions:
+                    acknowledged[token] = tx.versions[table]
+                else:  # a delete that matched nothing
+                    unchanged.append(token)
             except CommitConflictError as error:
                 refused[token] = error.context
-    print(json.dumps({"acknowledged": acknowledged, "refused": refused}))
+    told = {"acknowledged": acknowledged, "refused": refused, "unchanged": unchanged}
+    print(json.dumps(told))
 
 
 def crash_work(uri: str, place: str) -> None:
@@ -174,6 +181,50 @@ def read_often(uri: str, table: str, count: str) -> None:
             assert snapshot.files(["path"]).num_rows == snapshot.version
             seen.append(snapshot.version)
     print(json.dumps(seen))
+
+
+def append_interrupted(uri: str, table: str, seed: str, count: str) -> None:
+    """Append and read while Ctrl-C comes at random moments; print what was acknowledged.
+
+    An interrupted call may have committed or not: its token is sent again at the end.
+    """
+    chance = random.Random(int(seed))
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    acknowledged: dict[str, int] = {}
+    interrupted = []
+    with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+        orders = catalog.table(table)
+        for number in range(int(count)):
+            token = f"i-{number}"
+            try:
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.006))
+                while True:
+                    acknowledged[token] = orders.commit([an_add(token)], commit_id=token)
+                    assert orders.version >= acknowledged[token]
+                    orders.snapshot().files(["path"])
+            except KeyboardInterrupt:
+                interrupted.append(token)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        for token in interrupted:
+            acknowledged[token] = orders.commit([an_add(token)], commit_id=token)
+        assert orders.version == catalog.table(table).version
+    print(json.dumps(acknowledged))
+
+
+def write_as_nobody(uri: str) -> None:
+    """Read and try to write as a user who may only read; print the version and the refusal."""
+    with deltasql.connect(uri, settings=NO_MIRROR) as catalog:  # loads what nobody may not read
+        assert catalog.table("orders").snapshot().files(["path"]).num_rows
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+    with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+        version = catalog.table("orders").version
+        try:
+            catalog.new_epoch()
+        except DeltaSqlError as error:
+            print(json.dumps([version, error.code, error.message]))
 
 
 if __name__ == "__main__":

@@ -214,4 +214,4 @@ def check_book(book: Book) -> None:
         }
         assert all(isinstance(one, Add) for one in files.values())
     written = {path.name for path in book.folder.rglob("*") if path.is_file()}
-    assert written <= {"catalog.db", "catalog.db-wal", "catalog.db-shm"}
+    assert written <= {"catalog.db", "catalog.db-wal", "catalog.db-shm", "catalog.db-lock"}

@@ -95,17 +95,15 @@ def _literal(name, value):
         )
     if name == "flag":
         return "true" if value else "false"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"'{print_partition_value(value, DOUBLE)}'"
     return format(Number(value), "f")
 
 
 @st.composite
 def _atoms(draw, data):
     name = draw(st.sampled_from(list(VALUES)))
-    own = [value for value in data[name] if value is not None and value == value]  # noqa: PLR0124
-    fresh = VALUES[name].filter(
-        lambda value: not (isinstance(value, float) and not math.isfinite(value))
-    )
-    own = [value for value in own if not (isinstance(value, float) and math.isinf(value))]
+    own, fresh = [value for value in data[name] if value is not None], VALUES[name]
     pick = (st.sampled_from(own) | fresh) if own else fresh
     kind = draw(st.sampled_from(["compare", "compare", "in", "null", "between", "like", "column"]))
     if kind == "null":
@@ -154,8 +152,10 @@ def _stats(draw, data):
     for column in COLUMNS:
         values = data[column.path[0]]
         known = [value for value in values if value is not None]
-        has_nan = any(map(_is_nan, known))
-        low, high = (min(known), max(known)) if known and not has_nan else (None, None)
+        numbers = [value for value in known if not _is_nan(value)]
+        # some writers give no bounds where there is NaN, others pass it over
+        is_told = numbers and (len(numbers) == len(known) or draw(st.booleans()))
+        low, high = (min(numbers), max(numbers)) if is_told else (None, None)
         if draw(st.integers(0, 5)) == 0:
             low = None
         summaries.append((column, Summary(low, high, len(values) - len(known))))

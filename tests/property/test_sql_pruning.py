@@ -65,7 +65,8 @@ def _stats(rng: random.Random, rows: list[dict]) -> str | None:
     for name in ("id", "x", "s", "d"):
         found = [row[name] for row in rows if row[name] is not None]
         nulls[name] = len(rows) - len(found)
-        if not found or rng.random() < 0.15 or any(str(value) == "nan" for value in found):
+        found = [value for value in found if str(value) != "nan"]
+        if not found or rng.random() < 0.15:
             continue
         bottom, top = min(found), max(found)
         if name == "s":
@@ -112,7 +113,7 @@ def _literal(rng: random.Random, name: str) -> str:
         case "id":
             return str(rng.choice([rng.randrange(-60, 60), 2**53 + 1, -(2**63), 2**63 - 1]))
         case "x":
-            return repr(rng.choice([rng.uniform(-6, 6), 0.0, 1e300]))
+            return rng.choice([repr(rng.uniform(-6, 6)), "0.0", "1e300", "'NaN'", "'-Infinity'"])
         case "s":
             return "'" + _text(rng)[:40].replace("\\", "").replace("'", "''") + "'"
         case "d":

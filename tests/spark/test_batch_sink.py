@@ -135,12 +135,14 @@ def test_what_our_writer_cannot_check(session, catalog, catalog_uri, tmp_path):
     told = refused(a_frame(session, 11), catalog_uri)
     assert "constraint low" in told
     assert "error[DS206]" in told
+    assert ids(table) == [1]
+    table.overwrite([])  # a constraint that only Spark can judge wants a table without rows
     table.alter(properties={"delta.constraints.odd": "pmod(id, 2) = 1"})
     told = refused(a_frame(session, 3), catalog_uri)
     assert "error[DS203]" in told
     assert "deltasql.spark.write" in told
     assert write(a_frame(session, 3), catalog_uri, "orders") == table.version
-    assert ids(table) == [1, 3]
+    assert ids(table) == [3]
 
 
 def test_a_task_that_fails(session, catalog, catalog_uri, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 import delta_spark
 import deltasql
 from builders import ids
-from deltasql.errors import BadArgumentError, UnsupportedFeatureError
+from deltasql.errors import UnsupportedFeatureError
 from deltasql.spark import write
 from deltasql.testing import check_invariants
 
@@ -101,5 +101,5 @@ def test_what_would_lose_ids_is_refused(session, uri, place, tmp_path):
                 properties={"delta.enableRowTracking": "true"},
             )
         plain = catalog.create_table("plain", location=str(tmp_path / "p"), schema=table.schema)
-        with pytest.raises(BadArgumentError, match="rowTracking"):
+        with pytest.raises(UnsupportedFeatureError, match="rowTracking"):
             plain.alter(properties={"delta.enableRowTracking": "true"})

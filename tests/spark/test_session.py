@@ -54,7 +54,7 @@ def test_a_prepared_session_starts_from_the_archive(tmp_path, anew):
     told = json.loads(_run(["-c", STARTED, "-Xshare:on"], env).partition("@@")[2])
 
     assert f"-XX:SharedArchiveFile={archive}" in told["java"]
-    assert told["pushes"] == "true"
+    assert told["pushes"] == "false"
     assert told["rows"] == [[0], [1], [2]]
 
 

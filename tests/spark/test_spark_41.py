@@ -14,14 +14,17 @@ SPARK = Path(os.environ.get("DELTASQL_TEST_SPARK41") or ROOT / ".tools/spark41")
 TESTS = [
     "test_read.py::test_rows_and_schema_are_those_of_delta_spark",
     "test_read.py::test_a_filter_skips_files_in_sql_and_is_applied",
-    "test_source_filters.py::test_a_filter_of_spark_skips_files_in_sql",
+    "test_one_load_many_queries.py",
     "test_write.py::test_append_by_the_driver_and_by_spark",
     "test_transactions.py::test_two_tables_in_one_commit",
+    "test_transaction_names.py",
+    "test_lost_updates.py::test_every_way_to_read_counts",
+    "test_session_overwrite_mode.py::test_no_rows_replace_no_partition",
     "test_batch_sink.py::test_append_and_overwrite",
     "test_stream_source.py::test_a_query_stops_with_our_code_and_goes_on_after_a_restart",
     "test_streaming_sink.py::test_every_batch_once",
 ]
-WHOLE = ["test_read.py", "test_source_filters.py", "test_write.py", *TESTS[-4:]]
+WHOLE = ["test_read.py", "test_one_load_many_queries.py", "test_write.py", *TESTS[-4:]]
 # what PySpark 4.1 leaves open is its own affair
 LOOSE = "ignore::pytest.PytestUnraisableExceptionWarning"
 

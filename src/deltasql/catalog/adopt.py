@@ -175,6 +175,7 @@ def _definition_before(
         raise MalformedActionError(
             f"Version {found.version} of {row.full_name} is its first and has no protocol or "
             "metadata.",
+            hint="The first version of a log brings both; restore it from a backup.",
             version=found.version,
         )
     return TableDefinition(protocol, metadata, ())

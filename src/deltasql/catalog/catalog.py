@@ -13,6 +13,7 @@ from deltasql.catalog.adopt import Adopter
 from deltasql.catalog.commit_request import CommitRequest, Committed, TableRead
 from deltasql.catalog.commits import Committer, NewTable
 from deltasql.catalog.database import Database, UniqueViolationError
+from deltasql.catalog.dropping import Dropping
 from deltasql.catalog.history import HistoryEntry, history_entry
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.pause import with_pause
@@ -20,7 +21,7 @@ from deltasql.catalog.payloads import StoredCommit, read_commits, read_payload
 from deltasql.catalog.rebased import RebasedCommit, list_rebased, read_rebased
 from deltasql.catalog.renumber import Renumberer
 from deltasql.catalog.rows import CatalogRow, TableRow, TableState, split_name, table_row
-from deltasql.catalog.snapshots import Snapshot, open_snapshot
+from deltasql.catalog.snapshots import Snapshot, open_snapshot, require_in_catalog
 from deltasql.crash import crash_point
 from deltasql.errors import (
     BadArgumentError,
@@ -34,12 +35,15 @@ from deltasql.errors import (
     VersionNotFoundError,
 )
 from deltasql.protocol.codec import dump_values
+from deltasql.storage.location import parse_location
 
 if TYPE_CHECKING:
     from deltasql.catalog.importing import Importing
 
 _LONGEST_NAME = 255
 _NEWEST = 2**63 - 1
+# Said of a name by whoever creates a table.
+NAME_TAKEN = "Choose another name, or take the table that is there: exist_ok=True (--exist-ok)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,26 @@ class SqlCatalog:
         rows = self.database.rows("table_by_location", location_key=location_key)
         return table_row(rows[0]) if rows else None
 
+    def tables_around(self, row: TableRow) -> list[TableRow]:
+        """Return the tables that a new one may be in the way of: by its name, or by its place.
+
+        Those are the tables at its place, around it and below it; no others are read.
+        """
+        if parse_location(row.location_key).is_azure:  # no range of keys holds all spellings
+            return [one for one in self.tables() if _is_in_the_way(one, row)]
+        rows = self.database.rows(
+            "tables_around",
+            namespace=row.namespace,
+            name=row.name,
+            keys=_folders(row.location_key),
+            below_key=f"{row.location_key}/",
+            end_key=f"{row.location_key}0",  # "0" comes after "/"
+            places=_folders(row.location),
+            below=f"{row.location}/",
+            end=f"{row.location}0",
+        )
+        return [table_row(one) for one in rows]
+
     def tables(self) -> list[TableRow]:
         """Return all tables, by name."""
         return [table_row(row) for row in self.database.rows("all_tables")]
@@ -113,7 +137,9 @@ class SqlCatalog:
                 work.run("rename_table", table_id=row.table_id, namespace=namespace, name=name)
                 crash_point("after-rename")
         except UniqueViolationError as error:
-            raise TableExistsError(f"There is a table {new!r} already.", table=new) from error
+            raise TableExistsError(
+                f"There is a table {new!r} already.", hint="Choose another name.", table=new
+            ) from error
 
     def set_state(
         self, table_id: str, state: TableState, *, expected: Sequence[TableState]
@@ -133,18 +159,9 @@ class SqlCatalog:
             work.run("set_state", table_id=table_id, state=str(state))
             crash_point("after-set-state")
 
-    def drop(self, row: TableRow, *, purge: bool) -> None:
-        """Take a table out of the catalog; its name and place are free at once.
-
-        The history stays for the audit; with `purge` the rows of its files go as well.
-        """
-        with self.database.write() as work:
-            work.rows("lock_table", table_id=row.table_id)
-            work.run("set_state", table_id=row.table_id, state=str(TableState.DELETED))
-            if purge:
-                for name in PURGE:
-                    work.run(name, table_id=row.table_id)
-            crash_point("before-drop-commit")
+    def dropping(self) -> Dropping:
+        """Return what takes tables out of the catalog."""
+        return Dropping(self.database, self.identity.epoch)
 
     def commit(
         self,
@@ -166,6 +183,7 @@ class SqlCatalog:
     ) -> Snapshot:
         """Return one version of a table; see `open_snapshot`."""
         row = self.table_by_id(table_id)
+        require_in_catalog(row)
         if version is None and timestamp is None:
             snapshot = self._newest(row, where)
         else:
@@ -248,7 +266,9 @@ class SqlCatalog:
     def new_epoch(self) -> int:
         """Begin a new epoch: whoever has the catalog open, here or in a clone, is fenced off."""
         with self.database.write() as work:
+            work.run("lock_all_tables")
             epoch = int(work.rows("new_epoch")[0][0])
+            work.run("new_epoch_of_tables")
             crash_point("before-new-epoch")
         return epoch
 
@@ -281,31 +301,38 @@ class SqlCatalog:
         rows = self.database.rows("current_txn", table_id=table_id, app_id=app_id)
         return int(rows[0][0]) if rows else None
 
-    def known_paths(self, table_id: str) -> list[str]:
-        """Return every path the book has for a table, live or ended."""
-        return [path for (path,) in self.database.rows("known_paths", table_id=table_id)]
+    def version_of_txn(self, table_id: str, app_id: str, number: int) -> int | None:
+        """Return the version in which an application wrote a number, or None if it is unknown."""
+        rows = self.database.rows(
+            "version_of_txn", table_id=table_id, app_id=app_id, txn_version=number
+        )
+        return None if rows[0][0] is None else int(rows[0][0])
 
     def _taken(self, new: NewTable) -> TableExistsError:
         with self.database.read() as work:
             name = work.rows("table_by_name", namespace=new.namespace, name=new.name)
         full = f"{new.namespace}.{new.name}" if new.namespace else new.name
         if name:
-            return TableExistsError(f"There is a table {full!r} already.", table=full)
-        return TableExistsError(f"The location {new.location} belongs to another table.")
+            return TableExistsError(
+                f"There is a table {full!r} already.", hint=NAME_TAKEN, table=full
+            )
+        return TableExistsError(
+            f"The location {new.location} belongs to another table.",
+            hint="Choose another location, or use the table that is there.",
+        )
 
 
-# The rows of a dropped table that no audit needs.
-PURGE = (
-    "purge_files",
-    "purge_removed_files",
-    "purge_partitions",
-    "purge_stats_num",
-    "purge_stats_text",
-    "purge_stats_columns",
-    "purge_mirror_rows",
-    "purge_log_files",
-    "purge_txns",
-)
+def _is_in_the_way(one: TableRow, new: TableRow) -> bool:
+    here, there = parse_location(one.location_key), parse_location(new.location_key)
+    return one.full_name == new.full_name or here.holds(there) or there.holds(here)
+
+
+def _folders(place: str) -> list[str]:
+    """Return a place and the folders around it, up to its bucket or root."""
+    found = [place]
+    while "/" in found[-1].partition("://")[2]:
+        found.append(found[-1].rpartition("/")[0])
+    return found
 
 
 def check_name(namespace: str, name: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from deltasql.catalog.commit_request import CommitRequest, TableRead
 from deltasql.catalog.database import Work
 from deltasql.catalog.payloads import read_payload
 from deltasql.catalog.rebased import renumberings
-from deltasql.catalog.rows import LockedTable, TableState
+from deltasql.catalog.rows import LockedTable, TableRow, TableState
 from deltasql.catalog.vacuum_check import check_vacuum
 from deltasql.errors import (
     CommitConflictError,
@@ -19,10 +20,15 @@ from deltasql.errors import (
 from deltasql.protocol.actions import Action, Add, Metadata, Protocol, Remove, Txn
 from deltasql.protocol.codec import decode_commit
 from deltasql.protocol.conflicts import Conflict, Winner, find_conflict, is_blind_append
-from deltasql.protocol.features import lost_features, require_readable, require_writable
+from deltasql.protocol.features import (
+    lost_features,
+    require_listed,
+    require_readable,
+    require_writable,
+)
 from deltasql.protocol.partitioning import physical_partition_columns
 from deltasql.protocol.properties import read_bool
-from deltasql.protocol.validate import check_commit
+from deltasql.protocol.validate import check_commit, check_metadata_change
 
 _REFUSALS = {
     TableState.IMPORTING: "it is being imported",
@@ -33,12 +39,33 @@ _REFUSALS = {
 }
 
 
+# Maximum number of winners that are read while the table is locked and its writers wait.
+_WINNERS_UNDER_LOCK = 64
+_WINNERS_AT_ONCE = 256
+
+
+class FarBehindError(Exception):
+    """Too many winners to be read under the lock; the committer's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTerms:
+    """What requests are checked by: the epoch, and how far the winners of a table were checked.
+
+    Versions never change, so a winner that was checked before the lock need not be read again.
+    """
+
+    epoch: int
+    checked: Mapping[str, int] = field(default_factory=dict)
+    may_be_far_behind: bool = False
+
+
 def check_request(
     work: Work,
     locked: LockedTable,
     request: CommitRequest,
     *,
-    epoch: int,
+    terms: CheckTerms,
     table: tuple[Protocol, Metadata],
 ) -> None:
     """Refuse a request that its table, its winners or the protocol do not allow.
@@ -47,27 +74,44 @@ def check_request(
         TableStateError, OwnershipError: the table takes no commits now.
         CommitConflictError: a winner contradicts the request; both sides are named.
         InvalidCommitError, UnsupportedFeatureError: the actions cannot be committed at all.
+        FarBehindError: there are many winners; check them ahead of the lock first.
     """
     row = locked.row
-    require_open(locked, epoch=epoch)
+    require_open(locked, epoch=terms.epoch)
     _check_numbers(locked, request)
-    _check_winners(work, locked, request)
+    _check_winners(work, locked, request, terms)
     _check_txns(work, locked, request)
     check_vacuum(work, row, request)
     check_rules(row.full_name, request.actions, *table)
 
 
-def check_read(work: Work, locked: LockedTable, read: TableRead, *, epoch: int) -> None:
+def check_ahead(work: Work, row: TableRow, request: CommitRequest, after: int) -> int:
+    """Check a request against the winners after a version, without a lock; return the last one.
+
+    Raises:
+        CommitConflictError: a winner contradicts it, whatever comes later.
+    """
+    for start in range(after, row.current_version, _WINNERS_AT_ONCE):
+        end = min(start + _WINNERS_AT_ONCE, row.current_version)
+        conflict = find_conflict(
+            request.actions, request.read, _winners(work, row.table_id, start, end)
+        )
+        if conflict is not None:
+            _refuse(row, request, conflict)
+    return max(after, row.current_version)
+
+
+def check_read(work: Work, locked: LockedTable, read: TableRead, *, terms: CheckTerms) -> None:
     """Refuse a transaction that read what is no longer so; the table itself takes no commit.
 
     Raises:
         OwnershipError: the catalog is in another epoch.
         CommitConflictError: a winner contradicts what was read.
     """
-    _require_epoch(locked, epoch)
+    _require_epoch(locked, terms.epoch)
     request = read.as_request()
     _check_numbers(locked, request)
-    _check_winners(work, locked, request)
+    _check_winners(work, locked, request, terms)
 
 
 def require_open(locked: LockedTable, *, epoch: int) -> None:
@@ -111,7 +155,9 @@ def _check_numbers(locked: LockedTable, request: CommitRequest) -> None:
     )
 
 
-def _check_winners(work: Work, locked: LockedTable, request: CommitRequest) -> None:
+def _check_winners(
+    work: Work, locked: LockedTable, request: CommitRequest, terms: CheckTerms
+) -> None:
     row, read = locked.row, request.read
     current = row.current_version
     if read.version > current:
@@ -121,7 +167,7 @@ def _check_winners(work: Work, locked: LockedTable, request: CommitRequest) -> N
         )
     if request.expected_version not in (None, current):
         winner = _winners(work, row.table_id, current - 1, current)[0]
-        _refuse(locked, request, Conflict("it took the expected version", "version", winner))
+        _refuse(row, request, Conflict("it took the expected version", "version", winner))
     if read.version == current:
         return
     changed = max(row.metadata_version, row.protocol_version)
@@ -129,7 +175,7 @@ def _check_winners(work: Work, locked: LockedTable, request: CommitRequest) -> N
         if changed > read.version:
             winner = _winners(work, row.table_id, changed - 1, changed)[0]
             what = "metadata" if changed == row.metadata_version else "protocol"
-            _refuse(locked, request, Conflict(f"it changed the table's {what}", what, winner))
+            _refuse(row, request, Conflict(f"it changed the table's {what}", what, winner))
         return
     if read.version < row.oldest_version - 1:
         raise CommitConflictError(
@@ -138,10 +184,12 @@ def _check_winners(work: Work, locked: LockedTable, request: CommitRequest) -> N
             table=row.full_name,
             read_version=read.version,
         )
-    winners = _winners(work, row.table_id, read.version, current)
-    conflict = find_conflict(request.actions, read, winners)
+    after = max(read.version, terms.checked.get(row.table_id, read.version))
+    if current - after > _WINNERS_UNDER_LOCK and not terms.may_be_far_behind:
+        raise FarBehindError
+    conflict = find_conflict(request.actions, read, _winners(work, row.table_id, after, current))
     if conflict is not None:
-        _refuse(locked, request, conflict)
+        _refuse(row, request, conflict)
 
 
 def _winners(work: Work, table_id: str, after: int, upto: int) -> list[Winner]:
@@ -157,11 +205,11 @@ def _winners(work: Work, table_id: str, after: int, upto: int) -> list[Winner]:
     ]
 
 
-def _refuse(locked: LockedTable, request: CommitRequest, conflict: Conflict) -> None:
+def _refuse(row: TableRow, request: CommitRequest, conflict: Conflict) -> None:
     sentence = conflict.describe(request.note.operation, request.read.version)
     raise CommitConflictError(
-        f"Table {locked.row.full_name}: {sentence}",
-        table=locked.row.full_name,
+        f"Table {row.full_name}: {sentence}",
+        table=row.full_name,
         read_version=request.read.version,
         version=conflict.winner.version,
         winner_operation=conflict.winner.operation,
@@ -197,13 +245,16 @@ def check_rules(
     require_readable(after_protocol, name)
     if after_protocol is not protocol:
         require_writable(after_protocol, name)
-        lost = lost_features(protocol, after_protocol)
+        lost = lost_features(protocol, after_protocol, after)
         if lost:
             raise InvalidCommitError(
                 f"Table {name} cannot lose the features {', '.join(sorted(lost))}: its files may "
                 "need them."
             )
     check_commit(actions, partition_columns=physical_partition_columns(after))
+    if any(isinstance(action, Metadata | Protocol) for action in actions):
+        check_metadata_change(metadata, after)
+        require_listed(after, after_protocol, name)
     if read_bool(after.configuration, "delta.appendOnly"):
         gone = next((a for a in actions if isinstance(a, Remove) and a.data_change), None)
         if gone is not None:

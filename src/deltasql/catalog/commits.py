@@ -1,8 +1,9 @@
 """The commit: lock first, then check, then encode, then insert; one short SQL transaction.
 
-No object store is touched here. The same commit_id sent twice is one commit; a connection lost
-during COMMIT is resolved by asking for the token under the tables' row locks, which the lost
-transaction held before it sent anything else: whoever gets them afterwards sees its outcome.
+No object store is touched here, but by a create, which takes its place last. The same commit_id
+sent twice is one commit; a connection lost during COMMIT is resolved by asking for the token under
+the tables' row locks, which the lost transaction held before it sent anything else: whoever gets
+them afterwards sees its outcome.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from deltasql.catalog.commit_check import check_read, check_request, check_rules
+from deltasql.catalog.commit_check import (
+    CheckTerms,
+    FarBehindError,
+    check_ahead,
+    check_read,
+    check_request,
+    check_rules,
+)
 from deltasql.catalog.commit_encode import Stamp, encode_commit
 from deltasql.catalog.commit_request import CommitRequest, Committed, TableRead
 from deltasql.catalog.commit_rows import VersionPlan, insert_version, partition_text
@@ -26,19 +34,21 @@ from deltasql.catalog.settings_rows import keep_settings
 from deltasql.catalog.stats_index import wanted_columns
 from deltasql.crash import crash_point
 from deltasql.errors import (
-    CatalogCorruptError,
     CatalogUnavailableError,
     CommitConflictError,
     CommitUnknownError,
+    DeltaSqlError,
     InvalidCommitError,
-    PermissionDeniedError,
     TableNotFoundError,
     TableStateError,
 )
 from deltasql.protocol.actions import Add, Metadata, Protocol
+from deltasql.protocol.conflicts import is_blind_append
 
 _RESOLVE_FOR_S = 60.0
 _SENDS = 3
+# So often the winners that came meanwhile are checked before the lock; then under it.
+_ROUNDS_AHEAD = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +129,61 @@ class Committer:
         transaction_id: str | None,
         create: NewTable | None,
     ) -> list[Committed]:
+        """Commit; winners that are many are checked before the lock, so that nobody waits."""
+        terms = CheckTerms(self.epoch)
+        for _ in range(_ROUNDS_AHEAD):
+            try:
+                return self._send_on(terms, requests, reads, transaction_id, create)
+            except FarBehindError:
+                pass
+            try:
+                terms = self._check_ahead(terms, requests, reads)
+            except CommitConflictError as error:
+                return self._made_before(requests, error)
+        terms = replace(terms, may_be_far_behind=True)
+        return self._send_on(terms, requests, reads, transaction_id, create)
+
+    def _check_ahead(
+        self, terms: CheckTerms, requests: Sequence[CommitRequest], reads: Sequence[TableRead]
+    ) -> CheckTerms:
+        crash_point("before-check-ahead")
+        checked = dict(terms.checked)
+        everyone = (*requests, *(read.as_request() for read in reads))
+        with self.database.read() as work:
+            for request in everyone:
+                rows = work.rows("table_by_id", table_id=request.table_id)
+                if rows and not is_blind_append(request.actions, request.read):
+                    after = checked.get(request.table_id, request.read.version)
+                    checked[request.table_id] = check_ahead(
+                        work, table_row(rows[0]), request, after
+                    )
+        return replace(terms, checked=checked)
+
+    def _send_on(
+        self,
+        terms: CheckTerms,
+        requests: Sequence[CommitRequest],
+        reads: Sequence[TableRead],
+        transaction_id: str | None,
+        create: NewTable | None,
+    ) -> list[Committed]:
         try:
-            return self._attempt(requests, reads, transaction_id, create, is_second=False)
-        except (UniqueViolationError, CommitConflictError, InvalidCommitError, TableStateError):
+            return self._attempt(terms, requests, reads, transaction_id, create, is_second=False)
+        except (
+            UniqueViolationError,
+            CommitConflictError,
+            InvalidCommitError,
+            TableStateError,
+        ) as error:
             if create is not None:
-                raise
+                return self._made_before(requests, error)
             # The commit may have been made before: only now its token is worth a question. Or a
             # file of the same identity is live: then this add takes its place.
-            return self._attempt(requests, reads, transaction_id, None, is_second=True)
+            return self._attempt(terms, requests, reads, transaction_id, None, is_second=True)
 
     def _attempt(
         self,
+        terms: CheckTerms,
         requests: Sequence[CommitRequest],
         reads: Sequence[TableRead],
         transaction_id: str | None,
@@ -151,9 +205,9 @@ class Committer:
             if any(tokens):
                 return _all_found(tokens)
             for lock, one in zip(read, reads, strict=True):
-                check_read(work, lock, one, epoch=self.epoch)
+                check_read(work, lock, one, terms=terms)
             definitions = [
-                self._check(work, lock, request)
+                self._check(work, lock, request, terms)
                 for lock, request in zip(locked, requests, strict=True)
             ]
             self._fast.note_clock(locked[0].now)
@@ -208,14 +262,16 @@ class Committer:
             tokens.append(_was_there(found, token_rows))
         return locked, tokens
 
-    def _check(self, work: Work, lock: LockedTable, request: CommitRequest) -> TableDefinition:
+    def _check(
+        self, work: Work, lock: LockedTable, request: CommitRequest, terms: CheckTerms
+    ) -> TableDefinition:
         if lock.row.current_version < lock.row.first_version:
             first = _first_definition(request)
             check_rules(lock.row.full_name, request.actions, first.protocol, first.metadata)
             return first
         definition = self.cache.load(work, lock.row)
         table = (definition.protocol, definition.metadata)
-        check_request(work, lock, request, epoch=self.epoch, table=table)
+        check_request(work, lock, request, terms=terms, table=table)
         metadata = next((a for a in request.actions if isinstance(a, Metadata)), None)
         return definition if metadata is None else replace(definition, metadata=metadata)
 
@@ -247,12 +303,33 @@ class Committer:
             supersede=False,
         )
 
+    def _made_before(
+        self, requests: Sequence[CommitRequest], refusal: DeltaSqlError
+    ) -> list[Committed]:
+        """Return the commit if its token is there, else raise the refusal.
+
+        A COMMIT whose reply was lost may have been made after the outcome was looked up.
+        """
+        try:
+            with self.database.write() as work:
+                _, tokens = self._lock(work, requests, ask_tokens=True)
+        except TableNotFoundError:
+            raise refusal from None
+        if not any(tokens):
+            raise refusal
+        return _all_found(tokens)
+
     def _resolve(
         self, requests: Sequence[CommitRequest], ceiling: int | None
     ) -> list[Committed] | None:
         """Learn what became of a commit whose reply was lost; None means it did not happen.
 
-        A fast append may still wait for the lock: it is fenced off by its ceiling.
+        A fast append may still wait for the lock: it is fenced off by its ceiling. Until the
+        database has answered, every error means "not known yet": a standby that takes no writes, a
+        login or a right that is refused, a file that was replaced.
+
+        Raises:
+            CommitUnknownError: the database has not answered in time.
         """
         crash_point("before-resolve")
         deadline = self.monotonic() + _RESOLVE_FOR_S
@@ -267,12 +344,12 @@ class Committer:
                         self._fast.fence(work, requests[0].table_id, ceiling)
             except TableNotFoundError:
                 return None
-            # a right that was taken away meanwhile tells nothing of the commit either
-            except (CatalogUnavailableError, CommitUnknownError, PermissionDeniedError):
+            except DeltaSqlError as error:
                 if self.monotonic() >= deadline:
                     raise CommitUnknownError(
-                        "The connection was lost during COMMIT and the catalog does not answer."
-                    ) from None
+                        "The connection was lost during COMMIT, and the catalog does not tell what "
+                        f"became of it: {error.message}"
+                    ) from error
             else:
                 return None
             self.sleep(wait)
@@ -332,9 +409,11 @@ def _was_there(lock: LockedTable, rows: list[tuple[object, ...]]) -> Committed |
 def _all_found(tokens: Sequence[Committed | None]) -> list[Committed]:
     found = [token for token in tokens if token is not None]
     if len(found) != len(tokens):
-        raise CatalogCorruptError(
-            "Some tables of a transaction have its commit_id and some do not.",
-            hint="A commit_id was used for two different transactions; choose a new one.",
+        named = ", ".join(f"{token.before.full_name}@{token.version}" for token in found)
+        raise InvalidCommitError(
+            f"The commit_id was used before for another transaction ({named}); nothing was "
+            "committed.",
+            hint="Choose a new commit_id for each transaction.",
         )
     return found
 

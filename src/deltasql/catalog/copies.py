@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltasql.catalog.catalog import PURGE
 from deltasql.catalog.cutover import noted_claim
 from deltasql.catalog.database import Database, Work
+from deltasql.catalog.dropping import PURGE
 from deltasql.catalog.rows import TableRow, TableState, table_row
 from deltasql.crash import crash_point
 from deltasql.errors import TableStateError

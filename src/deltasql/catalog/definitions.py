@@ -16,6 +16,7 @@ from deltasql.catalog.stats_index import (
     read_columns,
 )
 from deltasql.errors import CatalogCorruptError
+from deltasql.forks import start_afresh_after_fork
 from deltasql.protocol.actions import Action, Metadata, Protocol
 from deltasql.protocol.codec import decode_commit
 from deltasql.protocol.columns import Leaf, leaves, mapping_mode
@@ -39,13 +40,20 @@ class TableDefinition:
         return read_bool(self.metadata.configuration, "delta.enableInCommitTimestamps")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class DefinitionCache:
     """Definitions by table and by the versions of their last changes, which never change again."""
 
     _found: dict[tuple[str, int, int], TableDefinition] = field(default_factory=dict)
     _partitions: dict[str, set[str]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        start_afresh_after_fork(self)
+
+    def start_afresh(self) -> None:
+        """Take a lock that no thread of the parent holds."""
+        self._lock = threading.Lock()
 
     def load(self, work: Work, row: TableRow) -> TableDefinition:
         """Return the definition of a table at its current version."""

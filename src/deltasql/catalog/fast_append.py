@@ -12,10 +12,9 @@ time to it, and the statement fails when its turn comes.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from deltasql.catalog.commit_check import check_rules
 from deltasql.catalog.commit_encode import EncodedCommit, Stamp, encode_commit
@@ -59,7 +58,6 @@ class FastAppends:
     file_ids: IdBlocks
     ticks_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
     _clock: tuple[int, int] | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note_clock(self, now: int) -> None:
         """Remember what the database's clock has just shown."""

@@ -60,7 +60,7 @@ def _add(row: dict[str, Any]) -> Add:
         data_change=row["data_change"],
         stats=row["stats"],
         tags=_json(row["tags"]),
-        deletion_vector=_vector(row["deletion_vector"]),
+        deletion_vector=vector_of(row["deletion_vector"]),
         base_row_id=row["base_row_id"],
         default_row_commit_version=row["default_row_commit_version"],
         clustering_provider=row["clustering_provider"],
@@ -72,8 +72,13 @@ def _json(text: str | None) -> Any:
     return None if text is None else msgspec.json.decode(text)
 
 
-def _vector(text: str | None) -> DeletionVector | None:
-    if text is None:
+def vector_of(text: str | None) -> DeletionVector | None:
+    """Return a deletion vector from its JSON; fields that we do not know are kept.
+
+    Raises:
+        MalformedActionError, msgspec.MsgspecError: it is none.
+    """
+    if not text:
         return None
     holder = {"path": "-", "dataChange": True, "deletionVector": msgspec.json.decode(text)}
     action = from_json_object({"remove": holder})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from deltasql.catalog.database import Database
+from deltasql.forks import start_afresh_after_fork
 
 _BLOCK = 1000
 
@@ -19,6 +20,12 @@ class IdBlocks:
         self._lock = threading.Lock()
         self._next = 0
         self._end = 0
+        start_afresh_after_fork(self)
+
+    def start_afresh(self) -> None:
+        """Leave the numbers that are left to the parent."""
+        self._lock = threading.Lock()
+        self._next = self._end = 0
 
     def take(self, count: int) -> range:
         """Return `count` numbers in a row; may run a transaction of its own."""

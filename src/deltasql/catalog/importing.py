@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from deltasql.catalog.bulk_load import BulkLoad
 from deltasql.catalog.bulk_rows import VersionWindow
-from deltasql.catalog.catalog import PURGE
 from deltasql.catalog.commits import NewTable, insert_table
 from deltasql.catalog.copies import erase_rows
 from deltasql.catalog.database import Database, UniqueViolationError, Work
+from deltasql.catalog.dropping import PURGE
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.rows import TableRow, TableState, table_row
 from deltasql.catalog.stats_fill import StatsFill
@@ -60,7 +60,9 @@ class Importing:
                 row = table_row(work.rows("lock_table", table_id=new.table_id)[0])
             except UniqueViolationError as error:
                 raise TableExistsError(
-                    f"The name {new.name} or the location {new.location} is taken.", table=new.name
+                    f"The name {new.name} or the location {new.location} is taken.",
+                    hint="Another import has begun meanwhile; see `deltasql tables`.",
+                    table=new.name,
                 ) from error
             crash_point("before-import-begins")
         return row
@@ -88,7 +90,10 @@ class Importing:
             row = _locked(work, table_id)
             if row.metadata_version < 0 or row.protocol_version < 0:
                 missing = "metaData" if row.metadata_version < 0 else "protocol"
-                raise MalformedActionError(f"The log at {row.location} has no {missing}.")
+                raise MalformedActionError(
+                    f"The log at {row.location} has no {missing}.",
+                    hint="The first version brings both; restore it from a backup.",
+                )
             # a commit that was gone when we came cannot be asked for
             work.run("skip_lost_commit", table_id=table_id)
             if swap is not None:

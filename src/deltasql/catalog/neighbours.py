@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from deltasql.catalog.database import Work
 from deltasql.catalog.objects import keys_below, paths_of
@@ -25,7 +26,7 @@ class Place:
     def inside(self, other: Place) -> str | None:
         """Return this place's path below another's, or None where it is not below it."""
         above, below = parse_location(other.location_key), parse_location(self.location_key)
-        if not above.holds(below) or above == below:
+        if not above.holds(below) or below.holds(above):
             return None
         return below.path.removeprefix(above.path).strip("/")
 
@@ -57,7 +58,15 @@ def nested_folders(work: Work, place: Place) -> list[str]:
 
 def other_places(work: Work, place: Place) -> list[Place]:
     """Return where the catalog's other tables lie."""
-    rows = work.rows("table_places", table_id=place.table_id)
+    return _places(work.rows("table_places", table_id=place.table_id))
+
+
+def purged_places(work: Work) -> list[Place]:
+    """Return where purged tables lay and no table of the catalog lies now."""
+    return _places(work.rows("purged_places"))
+
+
+def _places(rows: list[tuple[Any, ...]]) -> list[Place]:
     return [Place(str(table_id), location, key) for table_id, location, key in rows]
 
 

@@ -6,8 +6,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-import msgspec
-
+from deltasql.catalog.file_actions import vector_of
 from deltasql.errors import CorruptDataError, UnsafePathError
 from deltasql.protocol.actions import DeletionVector
 from deltasql.protocol.z85 import decode_z85
@@ -58,7 +57,7 @@ def paths_of(path: str, vector: DeletionVector | str | None) -> Iterator[str]:
     """
     yield path
     if isinstance(vector, str):
-        vector = msgspec.json.decode(vector, type=DeletionVector) if vector else None
+        vector = vector_of(vector)
     with suppress(CorruptDataError, UnsafePathError):
         if vector is not None and (found := vector_path(vector)) is not None:
             yield found

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from deltasql.errors import BadArgumentError
+
 # In a table's properties: versions below were forgotten by the book's retention.
 HISTORY_FLOOR = "deltasql.historyFloor"
 
@@ -50,6 +52,11 @@ class TableRow:
         return max(self.first_version, int(self.properties.get(HISTORY_FLOOR, 0)))
 
     @property
+    def is_purged(self) -> bool:
+        """Whether the table was dropped with its files: what is at its place is not its own."""
+        return self.state is TableState.DELETED and self.is_vacuuming
+
+    @property
     def full_name(self) -> str:
         """The name users write: `name`, or `namespace.name`."""
         return f"{self.namespace}.{self.name}" if self.namespace else self.name
@@ -85,5 +92,7 @@ def table_row(values: tuple[Any, ...]) -> TableRow:
 
 def split_name(full_name: str) -> tuple[str, str]:
     """Return (namespace, name) of a table's full name; the last dot divides them."""
+    if not isinstance(full_name, str):
+        raise BadArgumentError(f"{full_name!r} is not the name of a table.")
     namespace, _, name = full_name.rpartition(".")
     return (namespace, name) if namespace else ("", full_name)

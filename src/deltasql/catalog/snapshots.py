@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 
 from deltasql.catalog.database import Database, Work
 from deltasql.catalog.definitions import TableDefinition, load_definition
-from deltasql.catalog.rows import TableRow, table_row
+from deltasql.catalog.rows import TableRow, TableState, table_row
 from deltasql.catalog.vacuum_check import refuse_vacuumed
-from deltasql.errors import BadArgumentError, VersionNotFoundError
+from deltasql.errors import (
+    BadArgumentError,
+    TableNotFoundError,
+    TableStateError,
+    VersionNotFoundError,
+)
 from deltasql.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
 from deltasql.protocol.columns import mapping_mode
 from deltasql.protocol.features import writer_features
@@ -92,8 +97,16 @@ class Snapshot:
             VacuumedError: vacuum has deleted some of them.
         """
         if self.version < self.table.current_version:
-            with self.database.read() as work:
-                refuse_vacuumed(work, self.table, self.version)
+            self.refuse_vacuumed()
+
+    def refuse_vacuumed(self) -> None:
+        """Look now whether vacuum has deleted files of this version.
+
+        Raises:
+            VacuumedError: it has.
+        """
+        with self.database.read() as work:
+            refuse_vacuumed(work, self.table, self.version)
 
     def stream_files(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield all files in batches, in bounded memory."""
@@ -114,6 +127,7 @@ class Snapshot:
         """Return how many files, bytes and rows the snapshot has."""
         with self.database.read() as work:
             rows = work.rows("files_summary", table_id=self.table.table_id, version=self.version)
+        self._require_kept()
         files, size, records, counted = rows[0]
         return FilesSummary(files, int(size), int(records or 0) if counted == files else None)
 
@@ -134,14 +148,17 @@ class Snapshot:
         ]
 
     def _require_kept(self) -> None:
-        """Refuse a list of files of which some may have been forgotten while it was made.
+        """Refuse a list of files of which some may have been deleted while it was made.
 
         Whoever forgets raises the floor first: a list that was whole is told by the floor after it.
         """
         with self.database.read() as work:
             rows = work.rows("table_by_id", table_id=self.table.table_id)
-        oldest = table_row(rows[0]).oldest_version if rows else None
-        if oldest is None or oldest > self.version:
+        if not rows:
+            raise gone_error(self.table)
+        row = table_row(rows[0])
+        require_in_catalog(row)
+        if row.oldest_version > self.version:
             raise VersionNotFoundError(
                 f"Table {self.table.full_name} has forgotten version {self.version} while its "
                 "files were listed.",
@@ -165,6 +182,29 @@ class Snapshot:
 
 if TYPE_CHECKING:
     from deltasql.catalog.file_list import FileQuery
+
+
+def require_in_catalog(row: TableRow) -> None:
+    """Refuse a table that was dropped: its files may be gone from SQL and from the store.
+
+    Raises:
+        TableStateError: it was dropped, or replaced by a new import.
+    """
+    if row.state is TableState.DELETED:
+        raise TableStateError(
+            f"Table {row.full_name} ({row.table_id}) was dropped, or replaced by a new import.",
+            hint=f"If there is a table {row.full_name} now, open it by its name.",
+            table=row.full_name,
+        )
+
+
+def gone_error(row: TableRow) -> TableNotFoundError:
+    """Return the error of a table whose rows were erased since it was opened."""
+    return TableNotFoundError(
+        f"Table {row.full_name} ({row.table_id}) is no longer in the catalog.",
+        hint=f"If there is a table {row.full_name} now, open it by its name.",
+        table=row.full_name,
+    )
 
 
 def open_snapshot(

@@ -18,7 +18,8 @@ from deltasql.errors import BadArgumentError, SchemaError
 from deltasql.protocol.actions import Metadata
 from deltasql.protocol.columns import Leaf, find_column, leaves, mapping_mode
 from deltasql.protocol.index_reader import Bounds, index_reader
-from deltasql.protocol.properties import STATS_INDEX_PROPERTY, read
+from deltasql.protocol.properties import read
+from deltasql.protocol.property_names import STATS_INDEX_PROPERTY
 from deltasql.protocol.schema import parse_schema
 from deltasql.protocol.stats import FileStats, IndexKind, parse_stats
 from deltasql.protocol.values import FLOATS, INTEGER_BITS, TIMESTAMPS

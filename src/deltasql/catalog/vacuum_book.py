@@ -16,11 +16,18 @@ from deltasql.catalog.commit_check import require_open
 from deltasql.catalog.database import Database, Work
 from deltasql.catalog.leases import Lease, Leases
 from deltasql.catalog.neighbours import Place, neighbours_keys, own_keys
+from deltasql.catalog.objects import keys_below
+from deltasql.catalog.payloads import read_payload
 from deltasql.catalog.rebased import renumberings
 from deltasql.catalog.rows import LockedTable, TableRow, table_row
 from deltasql.crash import crash_point
 from deltasql.errors import OwnershipError, TableNotFoundError
+from deltasql.protocol.actions import Cdc
+from deltasql.protocol.codec import decode_commit
 
+CHANGE_FOLDER = "_change_data/"
+# A write is noted by its writer's clock, its files have the times of their store.
+_CLOCKS_DIFFER_MS = 3600 * 1000
 _PATHS = pa.schema([("path", pa.string()), ("deletion_vector", pa.string())])
 _ENDED = pa.schema([("file_id", pa.int64()), *_PATHS, ("size", pa.int64())])
 
@@ -72,7 +79,7 @@ class VacuumBook:
             open_since = work.rows("oldest_open_work", table_id=row.table_id, now=now)[0][0]
         through = row.current_version if first is None else first - 1
         if open_since is not None:
-            orphans_before = min(orphans_before, open_since)
+            orphans_before = min(orphans_before, open_since - _CLOCKS_DIFFER_MS)
         return Horizon(row.current_version, min(through, row.mirrored_through), orphans_before)
 
     def database_now(self) -> int:
@@ -115,8 +122,11 @@ class VacuumBook:
         """
         with self.database.write() as work:
             self.leases.require(work, lease)
-            self._require_unchanged(work, row, horizon)
+            locked = self._require_unchanged(work, row, horizon)
             going = batch.keys.difference(_needed_since(work, row, horizon))
+            if any(CHANGE_FOLDER in key for key in going):
+                newer = range(horizon.version + 1, locked.current_version + 1)
+                going = going.difference(change_keys(work, row, newer))
             ids = [one.file_id for one in batch.ended if not going.isdisjoint(one.keys)]
             now, keys = work.now_ms(), sorted(going)
             work.run("set_vacuuming", table_id=row.table_id)
@@ -145,7 +155,7 @@ class VacuumBook:
         with self.database.write() as work:
             work.run("forget_open_work", now=work.now_ms())
 
-    def _require_unchanged(self, work: Work, row: TableRow, horizon: Horizon) -> None:
+    def _require_unchanged(self, work: Work, row: TableRow, horizon: Horizon) -> TableRow:
         rows = work.rows("lock_table", table_id=row.table_id)
         if not rows:
             raise TableNotFoundError(f"There is no table with the id {row.table_id}.")
@@ -161,6 +171,16 @@ class VacuumBook:
                 f"The versions of {row.full_name} were renumbered meanwhile.",
                 hint="Nothing is lost; run vacuum again.",
             )
+        return locked.row
+
+
+def change_keys(work: Work, row: TableRow, versions: Iterable[int]) -> Iterator[str]:
+    """Yield the keys of versions' change data; only their commits name it."""
+    for version in versions:
+        payload = read_payload(work, row.table_id, version)
+        actions = decode_commit(payload, version=version, lenient=True)
+        paths = [action.path for action in actions if isinstance(action, Cdc)]
+        yield from keys_below((row.location, row.location_key), paths, own=True)
 
 
 def _needed_since(work: Work, row: TableRow, horizon: Horizon) -> set[str]:

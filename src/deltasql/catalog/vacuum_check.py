@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from deltasql.catalog.commit_request import CommitRequest
 from deltasql.catalog.database import Work
-from deltasql.catalog.neighbours import Place, other_places
+from deltasql.catalog.neighbours import Place, other_places, purged_places
 from deltasql.catalog.objects import is_absolute, keys_below, paths_of
 from deltasql.catalog.rows import TableRow
 from deltasql.errors import VacuumedError
-from deltasql.protocol.actions import Add
+from deltasql.protocol.actions import Add, Cdc
 
 
 def check_vacuum(work: Work, row: TableRow, request: CommitRequest) -> None:
@@ -32,6 +32,7 @@ def check_vacuum(work: Work, row: TableRow, request: CommitRequest) -> None:
     place = Place(row.table_id, row.location, row.location_key)
     if row.is_vacuuming:
         paths = [path for add in adds for path in paths_of(add.path, add.deletion_vector)]
+        paths += [action.path for action in request.actions if isinstance(action, Cdc)]
         _refuse_marked(work, place, paths, own=True)
     outside = [
         path
@@ -61,11 +62,18 @@ def refuse_vacuumed(work: Work, row: TableRow, version: int) -> None:
 
 
 def _check_neighbours(work: Work, place: Place, paths: Sequence[str]) -> None:
-    """A vacuum of the tables the paths lie in waits for this commit, or is seen by it."""
+    """A vacuum or a purge of the tables the paths lie in waits for this commit, or is seen."""
     for other in other_places(work, place):
         if any(keys_below((other.location, other.location_key), paths, own=False)):
             work.rows("share_table", table_id=other.table_id)
             _refuse_marked(work, other, paths, own=False)
+    for purged in purged_places(work):
+        for key in keys_below((purged.location, purged.location_key), paths, own=False):
+            raise VacuumedError(
+                f"The file {key} at {purged.location} belonged to a table that was purged.",
+                hint="Write the rows again to a new file.",
+                key=key,
+            )
 
 
 def _refuse_marked(work: Work, place: Place, paths: Sequence[str], *, own: bool) -> None:

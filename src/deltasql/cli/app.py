@@ -159,9 +159,11 @@ class Command(click.Command):
                     formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-def command(example: str) -> Callable[[Callable[..., None]], Command]:
+def command(
+    example: str, *, no_args_is_help: bool = False
+) -> Callable[[Callable[..., None]], Command]:
     """Make a function a command; its docstring is the help."""
-    return click.command(cls=Command, example=example)
+    return click.command(cls=Command, example=example, no_args_is_help=no_args_is_help)
 
 
 def parse_pairs(pairs: tuple[str, ...], option: str) -> dict[str, str]:

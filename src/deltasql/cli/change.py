@@ -18,6 +18,7 @@ from deltasql.cli.arguments import (
     where_option,
     yes_option,
 )
+from deltasql.cli.lag import warn_of_lag
 from deltasql.errors import BadArgumentError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def alter(
             properties=parse_pairs(pairs, "--set"),
             unset=list(keys),
         )
+        warn_of_lag(app, catalog, name)
     app.out.done(f"{name} is at version {version}.", {"table": name, "version": version})
 
 
@@ -74,6 +76,7 @@ def compact(
             app.out.done(f"{files} files of {name}, {size} bytes, would be rewritten.", facts)
             return
         version = found.compact(where=where, target_size=target_size)
+        warn_of_lag(app, catalog, name)
     done = "was compacted" if version != before else "has nothing to compact"
     app.out.done(f"{name} {done}; version {version}.", {"table": name, "version": version})
 
@@ -83,11 +86,12 @@ def _compactable(table: Table, where: str | None, target_size: int | None) -> tu
     from deltasql.client.rewrite import choose_groups, write_spec
 
     snapshot = table.snapshot()
-    is_chosen = partition_filter(snapshot, where) if where else lambda _: True
+    chosen = partition_filter(snapshot, where) if where else None
+    files = live_adds(snapshot, None if chosen is None else chosen.predicate)
     target = write_spec(snapshot, str, 0, target_size=target_size).file_size
-    groups = choose_groups([add for add in live_adds(snapshot) if is_chosen(add)], target)
-    chosen = [add for group in groups for add in group]
-    return len(chosen), sum(add.size for add in chosen)
+    groups = choose_groups([add for add in files if chosen is None or chosen(add)], target)
+    small = [add for group in groups for add in group]
+    return len(small), sum(add.size for add in small)
 
 
 @command(example="deltasql restore orders --version 3")
@@ -121,6 +125,7 @@ def restore(
             app.out.done(text, facts)
             return
         made = found.restore(version=version, timestamp=timestamp)
+        warn_of_lag(app, catalog, name)
     app.out.done(f"{name} is at version {made}.", {"table": name, "version": made})
 
 
@@ -131,13 +136,22 @@ def _identities(snapshot: Snapshot) -> set[tuple[str, str]]:
 
 @command(example="deltasql detach orders --yes")
 @table_argument
+@click.option(
+    "--keep-timestamps",
+    is_flag=True,
+    help="Keep in-commit timestamps; delta-rs cannot write such a table.",
+)
 @yes_option
 @dry_run_option
 @pass_app
-def detach(app: App, table: str | None, is_sure: bool, dry_run: bool) -> None:
+def detach(
+    app: App, table: str | None, keep_timestamps: bool, is_sure: bool, dry_run: bool
+) -> None:
     """Give a table back to ordinary Delta writers.
 
-    A last commit removes the fence, the log is completed, and the catalog writes to it no more.
+    A last commit removes the fence and the in-commit timestamps that deltasql switched on, the log
+    is completed, and the catalog writes to it no more. Readers then take the time of a version
+    from its file in the log.
     """
     name = app.table_name(table)
     with app.connect() as catalog:
@@ -147,5 +161,5 @@ def detach(app: App, table: str | None, is_sure: bool, dry_run: bool) -> None:
             app.out.done(f"{name} would be detached; its log stays in {found.location}.", facts)
             return
         app.confirm(f"Detach {name}? This catalog will not write to it again.", is_sure=is_sure)
-        facts["version"] = found.detach()
+        facts["version"] = found.detach(keep_timestamps=keep_timestamps)
     app.out.done(f"{name} is detached: any Delta writer may go on in {facts['location']}.", facts)

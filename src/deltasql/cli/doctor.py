@@ -12,10 +12,13 @@ from typing import Any, Final, Literal
 import click
 
 from deltasql.cli.app import App, command, pass_app
+from deltasql.cli.lag import lag_exit_code
 from deltasql.errors import DeltaSqlError
 from deltasql.version import __version__
 
 _PACKAGES: Final = ("pyarrow", "obstore", "psycopg", "adbc-driver-sqlite", "adbc-driver-postgresql")
+
+_LAGS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +88,28 @@ def _tables(catalog: Any) -> Iterator[Finding]:
     states = Counter(str(table.state) for table in tables)
     shown = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     yield Finding("tables", "warn" if states["conflict"] else "ok", shown or "none")
+    yield from _stores(catalog)
+    yield _logs(catalog)
+
+
+def _stores(catalog: Any) -> Iterator[Finding]:
+    """Tell which stores do not answer; a local folder is a store of its own."""
+    checks = catalog.mirror.check_stores()
+    yield Finding("stores", "ok", f"{sum(not check.error for check in checks)} answer")
+    for check in checks:
+        if check.error is not None:
+            failed = _failed("store", check.error)
+            detail = f"{check.store} (table {check.table}): {failed.detail}"
+            yield Finding("store", "fail", detail, failed.exit_code)
+
+
+def _logs(catalog: Any) -> Finding:
+    """Tell whether every log has what SQL has; a log that waits for a worker is no failure."""
+    lags = catalog.mirror.lags()
+    if not lags:
+        return Finding("logs", "ok", "every log has all versions of SQL")
+    text = " ".join(str(lag) for lag in lags[:_LAGS_SHOWN])
+    if len(lags) > _LAGS_SHOWN:
+        text += f" And {len(lags) - _LAGS_SHOWN} more: see `deltasql mirror status`."
+    code = lag_exit_code(lags)
+    return Finding("logs", "fail" if code else "warn", text, code)

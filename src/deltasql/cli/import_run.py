@@ -82,7 +82,8 @@ class ImportRun:
     def lake(self) -> int:
         """Import, preview or compare every table below a root."""
         with self.app.look() as catalog:
-            tables = catalog.imports.tables_below(self.request.source)
+            lake = catalog.imports.look_below(self.request.source)
+        tables = lake.tables
         self.app.out.note(f"{len(tables)} tables lie below {self.request.source}.")
         with self._catalog() as catalog:
             self._confirm(catalog, tables)
@@ -98,7 +99,7 @@ class ImportRun:
                         tell_outcome(self.app.out, outcome)
             except KeyboardInterrupt:
                 stopped = self._interrupted(catalog, tables[len(outcomes) :][:1])
-        code = tell_lake(self.app.out, self.request.source, outcomes)
+        code = tell_lake(self.app.out, self.request.source, lake, outcomes)
         return stopped or code
 
     def _of_lake(

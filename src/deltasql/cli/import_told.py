@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from deltasql.cli import import_output as words
 from deltasql.cli.output import Output
+from deltasql.cli.units import count_text, size_text, time_text
 from deltasql.client.catalog import Catalog
 from deltasql.client.dry_run import Preview
 from deltasql.client.imports import Imported
-from deltasql.client.lake import LakeOutcome, LakeTable
+from deltasql.client.lake import Lake, LakeOutcome, LakeTable
 from deltasql.client.validate import Verdict, verdict_of
 from deltasql.errors import DeltaSqlError
 from deltasql.importer.plan_warnings import corrupt_checkpoint
@@ -105,15 +107,19 @@ def skipped(table: LakeTable, reason: str) -> Told:
     return Told("skipped", facts, f"skipped: {reason}", lambda out: out.note(reason))
 
 
-def tell_lake(out: Output, root: str, outcomes: Sequence[LakeOutcome[Told]]) -> int:
+def tell_lake(out: Output, root: str, lake: Lake, outcomes: Sequence[LakeOutcome[Told]]) -> int:
     """Print the report of a lake and return the exit code: that of the first trouble."""
+    totals = _counts(outcomes) | {"without_commit": lake.without_commit}
     if out.format == "text":
         out.rows([_row(one) for one in outcomes], _COLUMNS)
+        out.note(_totals_text(totals))
+        for folder in lake.without_commit:
+            out.note(f"skipped {folder or root}: its _delta_log holds no commit")
     elif out.format == "ndjson":
-        out.record({"event": "lake", "root": root, **_counts(outcomes)})
+        out.record({"event": "lake", "root": root, **totals})
     else:
         tables = [_facts(one) for one in outcomes]
-        out.record({"root": root, **_counts(outcomes), "tables": tables})
+        out.record({"root": root, **totals, "tables": tables})
     return next((code for code in map(_code, outcomes) if code), 0)
 
 
@@ -128,9 +134,28 @@ def tell_outcome(out: Output, outcome: LakeOutcome[Told]) -> None:
     out.note(f"{outcome.table.name}: {line}")
 
 
-def _counts(outcomes: Sequence[LakeOutcome[Told]]) -> dict[str, int]:
-    failed = sum(1 for one in outcomes if _code(one))
-    return {"count": len(outcomes), "failed": failed}
+def _counts(outcomes: Sequence[LakeOutcome[Told]]) -> dict[str, Any]:
+    facts = [_facts(one) for one in outcomes]
+    loaded = [one for one in facts if isinstance(one.get("imported"), dict)]
+    return {
+        "count": len(outcomes),
+        "failed": sum(1 for one in outcomes if _code(one)),
+        "outcomes": dict(sorted(Counter(str(one["event"]) for one in facts).items())),
+        "versions": sum(one["imported"]["versions"] for one in loaded),
+        "files": sum(one["files"] for one in loaded),
+        "bytes": sum(one["bytes"] for one in loaded),
+        "seconds": round(sum(one["seconds"] for one in loaded), 3),
+    }
+
+
+def _totals_text(totals: Mapping[str, Any]) -> str:
+    outcomes = ", ".join(f"{count} {event}" for event, count in totals["outcomes"].items())
+    line = f"{count_text(totals['count'], 'table')}: {outcomes or 'nothing was done'}"
+    if not totals["versions"]:
+        return line
+    versions = count_text(totals["versions"], "version")
+    files, size = count_text(totals["files"], "live file"), size_text(totals["bytes"])
+    return f"{line}; {versions}, {files}, {size} in {time_text(totals['seconds'])}"
 
 
 def _code(outcome: LakeOutcome[Told]) -> int:

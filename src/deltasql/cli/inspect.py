@@ -17,6 +17,7 @@ from deltasql.cli.arguments import (
     table_argument,
     where_option,
 )
+from deltasql.cli.output import plain_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,9 +38,10 @@ def history(app: App, *, table: str | None, limit: int | None, follow: bool) -> 
     """List a table's versions: who did what, and when."""
     with app.connect() as catalog:
         entries = catalog.table(app.table_name(table), follow=follow).history(limit=limit)
-    from deltasql.client.times import from_ms
+    from deltasql.client.times import time_text
 
-    rows = [asdict(entry) | {"committed_at": from_ms(entry.committed_at)} for entry in entries]
+    times = [time_text(entry.committed_at).replace("+00:00", "Z") for entry in entries]
+    rows = [asdict(e) | {"committed_at": at} for e, at in zip(entries, times, strict=True)]
     moved = ["rebased_from"] if any(entry.rebased_from is not None for entry in entries) else []
     app.out.rows(rows, [*_HISTORY, *moved])
 
@@ -116,7 +118,7 @@ def sample(
         found = catalog.table(app.table_name(table), follow=follow)
         scan = found.scan(columns=names, where=where, version=version, timestamp=timestamp)
         rows = _first_rows(scan, limit)
-    app.out.rows(rows.to_pylist(), rows.column_names)
+    app.out.rows(plain_rows(rows), rows.column_names)
 
 
 def _first_rows(scan: Scan, limit: int) -> pa.Table:

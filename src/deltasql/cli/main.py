@@ -5,18 +5,24 @@ A command's module is imported when the command runs: `--help` loads nothing hea
 
 from __future__ import annotations
 
+import difflib
+import errno
 import importlib
+import io
+import json
+import os
 import re
 import sys
 import traceback
 from keyword import iskeyword
+from pathlib import Path
 from typing import Final, NoReturn, cast
 
 import click
 
 from deltasql.cli.app import App, common_options, parse_pairs
 from deltasql.cli.output import escape
-from deltasql.errors import BadArgumentError, DeltaSqlError
+from deltasql.errors import BadArgumentError, DeltaSqlError, OutputError
 from deltasql.version import __version__
 
 COMMANDS: Final = {
@@ -47,7 +53,9 @@ COMMANDS: Final = {
     "vacuum": ("vacuum", "Delete data files that nothing needs any more."),
     "unfence": ("admin", "Free a log for ordinary Delta writers when its database is lost."),
 }
+_OUTPUT_ERRORS: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG}
 # what a user typed at the wrong place comes back in click's messages
+_NO_COMMAND: Final = re.compile(r"No such command '([^']*)'")
 _PASSWORD: Final = re.compile(r"(://[^\s:/@]*:|password=)[^\s&@]+", re.IGNORECASE)
 
 
@@ -109,22 +117,33 @@ def cli(
 def main() -> NoReturn:
     """Run the program and leave with the exit code of what happened."""
     app = App()
+    _prepare_streams()
     try:
-        result = cli.main(prog_name="deltasql", standalone_mode=False, obj=app)
+        result = cli.main(_arguments(), prog_name="deltasql", standalone_mode=False, obj=app)
         sys.stdout.flush()
     except (click.Abort, KeyboardInterrupt):
         sys.stderr.write("interrupted\n")
         sys.exit(130)
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stdout.write(f"{error.format_message()}\n")
+        result = 0
     except click.ClickException as error:
         sys.exit(_tell(_as_ours(error), app))
     except DeltaSqlError as error:
         sys.exit(_tell(error, app))
+    except OSError as error:
+        sys.exit(_tell(_output_error(error) or _unexpected(error), app))
     except Exception as error:  # noqa: BLE001 (the last door: no traceback reaches a user)
         sys.exit(_tell(_unexpected(error), app))
     sys.exit(result if isinstance(result, int) else 0)
 
 
 def _tell(error: DeltaSqlError, app: App) -> int:
+    if app.output != "text":
+        sys.stderr.write(_PASSWORD.sub(r"\1***", _as_json(error)) + "\n")
+        if app.is_debug:
+            traceback.print_exception(error)
+        return error.exit_code
     text = f"error[{error.code}]: {escape(' '.join(error.message.split()))}\n"
     if error.advice:
         text += f"\nhint: {error.advice}\n"
@@ -134,11 +153,65 @@ def _tell(error: DeltaSqlError, app: App) -> int:
     return error.exit_code
 
 
+def _as_json(error: DeltaSqlError) -> str:
+    facts = {
+        "code": error.code,
+        "message": " ".join(error.message.split()),
+        "hint": error.advice,
+        "retryable": error.retryable,
+        "exit_code": error.exit_code,
+    }
+    return json.dumps({"error": facts})
+
+
+def _prepare_streams() -> None:
+    """Let every text be printed: what the encoding lacks is escaped, a closed stream is nowhere."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (until the end)
+            setattr(sys, name, nowhere)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _arguments() -> list[str]:
+    """Return the arguments as UTF-8, whatever the locale says they are."""
+    given = [os.fsencode(argument) for argument in sys.argv[1:]]
+    return [argument.decode("utf-8", "surrogateescape") for argument in given]
+
+
+def _output_error(error: OSError) -> DeltaSqlError | None:
+    """Return the error of an output that takes no more; None if it is of something else."""
+    if error.filename is not None or error.errno not in _OUTPUT_ERRORS:
+        return None
+    # what is still in the buffer would fail again when the process ends: it goes nowhere
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    found = OutputError(f"The output could not be written: {os.strerror(error.errno)}.")
+    return found.with_traceback(error.__traceback__)
+
+
 def _as_ours(error: click.ClickException) -> DeltaSqlError:
     context = error.ctx if isinstance(error, click.UsageError) else None
     command = context.command_path if context else "deltasql"
-    told = BadArgumentError(error.format_message(), hint=f"See `{command} --help`.")
+    meant = _suggestion(error)
+    hint = f"Did you mean {meant}? See `{command} --help`." if meant else None
+    message = " ".join(error.format_message().split())
+    told = BadArgumentError(message, hint=hint or f"See `{command} --help`.")
     return told.with_traceback(error.__traceback__)
+
+
+def _suggestion(error: click.ClickException) -> str | None:
+    """Return the command or option that a misspelt one was meant for; None if none is near."""
+    if isinstance(error, click.NoSuchOption):
+        near = list(error.possibilities or ())
+        return near[0] if near else None
+    unknown = _NO_COMMAND.match(error.message)
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if unknown is None or context is None or not isinstance(context.command, click.Group):
+        return None
+    names = context.command.list_commands(context)
+    return next(iter(difflib.get_close_matches(unknown[1], names, n=1)), None)
 
 
 def _unexpected(error: Exception) -> DeltaSqlError:

@@ -12,6 +12,7 @@ import click
 
 from deltasql.cli.app import App, Command, command, pass_app
 from deltasql.cli.arguments import dry_run_option, table_argument, yes_option
+from deltasql.cli.lag import lag_facts, report_lags
 from deltasql.errors import BadArgumentError, DeltaSqlError
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def run(app: App, *, once: bool, listen: str | None) -> None:
     """Mirror every table of the catalog until told to stop.
 
     SIGTERM or Ctrl-C ends it after the batches under way; a hard kill does no harm. Any number of
-    workers may run. With --once it leaves with 6 where something could not be mirrored.
+    workers may run. With --once it leaves with 6 where something could not be mirrored, with 4
+    where a log holds another commit than SQL.
     """
     from deltasql.events import fan_out
     from deltasql.sinks import logging_sink, prometheus_sink
@@ -41,13 +43,16 @@ def run(app: App, *, once: bool, listen: str | None) -> None:
     with app.connect(sink=fan_out(logging_sink(), prometheus_sink())) as catalog:
         if once:
             swept = catalog.mirror.run_once()
+            lags = catalog.mirror.lags()
             facts = {
                 "behind": swept.behind,
                 "mirrored": swept.mirrored,
                 "failed": swept.failed,
                 "missing_rows": swept.missing_rows,
+                "logs_behind": [asdict(lag) for lag in lags],
             }
             app.out.done(f"{swept.mirrored} versions were mirrored.", facts)
+            report_lags(app, lags)
             if swept.failed:
                 raise click.exceptions.Exit(6)
             return
@@ -78,38 +83,58 @@ def status(app: App, table: str | None) -> None:
     app.out.rows(rows, columns)
 
 
-@mirror.command(cls=Command, example="deltasql mirror verify orders")
+_data_files_option = click.option(
+    "--data-files", is_flag=True, help="Also compare the sizes of the live data files."
+)
+
+
+@mirror.command(cls=Command, example="deltasql mirror verify orders --data-files")
 @click.argument("table", required=False)
+@_data_files_option
 @pass_app
-def verify(app: App, table: str | None) -> None:
+def verify(app: App, table: str | None, *, data_files: bool) -> None:
     """Compare the log with SQL, byte by byte, for one table or all.
 
-    Leaves with 3 where they differ.
+    With --data-files it also lists the store and compares the size of every live data file with
+    the recorded one. Exits with code 3 if anything differs, with 6 if a log is behind SQL because
+    it could not be written.
     """
-    _verify(app, table)
+    _verify(app, table, data_files=data_files)
 
 
-@command(example="deltasql fsck")
+@command(example="deltasql fsck --data-files")
 @click.argument("table", required=False)
+@_data_files_option
 @pass_app
-def fsck(app: App, table: str | None) -> None:
+def fsck(app: App, table: str | None, *, data_files: bool) -> None:
     """Compare the log with SQL, for one table or all.
 
-    The same as `deltasql mirror verify`: changes nothing, leaves with 3 where they differ.
+    The same as `deltasql mirror verify`: changes nothing, exits with code 3 if anything differs and
+    with 6 if a log could not be written.
     """
-    _verify(app, table)
+    _verify(app, table, data_files=data_files)
 
 
-def _verify(app: App, table: str | None) -> None:
+def _verify(app: App, table: str | None, *, data_files: bool) -> None:
     rows: list[dict[str, Any]] = []
     with app.connect() as catalog:
         names = [table] if table else _own_names(catalog)
         for name in names:
-            rows += [_finding(name, found) for found in catalog.mirror.verify(name)]
+            found = catalog.mirror.verify(name, data_files=data_files)
+            rows += [_finding(name, one) for one in found]
+        lags = [lag for lag in map(catalog.mirror.lag, names) if lag is not None]
     if not rows:
-        app.out.done(f"{len(names)} logs are equal to SQL.", {"tables": len(names), "findings": 0})
+        what = "logs with their data files" if data_files else "logs"
+        facts = {"tables": len(names), "findings": 0, **lag_facts(lags)}
+        even = len(names) - len(lags)
+        app.out.done(
+            f"{even} {what} are equal to SQL." if even else "No version in the log differs.", facts
+        )
+        report_lags(app, lags)
         return
     app.out.rows(rows, ["table", "difference", "key", "detail", "action"])
+    for lag in lags:
+        app.out.warn(str(lag))
     raise click.exceptions.Exit(_DIFFERENCE)
 
 
@@ -136,7 +161,8 @@ def repair(
     Puts what is missing and rebuilds checkpoints. Foreign commits stay unless --replace or --adopt
     is given. Where SQL has a commit of the same number, --adopt gives ours a new one above them;
     --dry-run shows which.
-    Leaves with 3 where something is left to decide, with 4 where a commit of ours cannot move.
+    Leaves with 3 where something is left to decide, with 4 where a commit of ours cannot move,
+    with 6 where the log still cannot be written.
     """
     name = app.table_name(table)
     if replace and not dry_run:
@@ -147,6 +173,8 @@ def repair(
         done = catalog.mirror.repair(
             name, version=version, replace=replace, adopt=adopt, dry_run=dry_run
         )
+        lag = catalog.mirror.lag(name)
+    lags = [lag] if lag else []
     rows = [
         {**_finding(name, one.finding), "done": one.done and not dry_run, "what": one.what}
         for one in done
@@ -154,9 +182,12 @@ def repair(
     if rows:
         app.out.rows(rows, ["table", "difference", "key", "done", "what"])
     else:
-        app.out.done(f"The log of {name} is equal to SQL.", {"table": name, "findings": 0})
+        text = "No version in the log differs." if lags else f"The log of {name} is equal to SQL."
+        app.out.done(text, {"table": name, "findings": 0, **lag_facts(lags)})
     if any(not one.done for one in done):
         raise click.exceptions.Exit(_DIFFERENCE)
+    if not (rows and dry_run):  # a plan says what will help
+        report_lags(app, lags)
 
 
 @mirror.command(cls=Command, example="deltasql mirror pause orders")

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Format = Literal["text", "json", "ndjson"]
 Row = Mapping[str, Any]
@@ -33,16 +37,16 @@ class Output:
         """Print a list: a table, a JSON array, or one JSON object per line."""
         if self.format == "ndjson":
             for row in rows:
-                self._line(_to_json(row))
+                self._line(self._json(row))
         elif self.format == "json":
-            self._line("[" + ",\n ".join(_to_json(row) for row in rows) + "]")
+            self._line("[" + ",\n ".join(self._json(row) for row in rows) + "]")
         else:
             self._table([dict(row) for row in rows], columns)
 
     def record(self, row: Row) -> None:
         """Print one thing: a line per field, or a JSON object."""
         if self.format != "text":
-            self._line(_to_json(row))
+            self._line(self._json(row))
             return
         width = max((len(key) for key in row), default=0)
         for key, value in row.items():
@@ -53,16 +57,27 @@ class Output:
         if self.format == "text":
             self.note(sentence)
         else:
-            self._line(_to_json(row))
+            self._line(self._json(row))
 
     def note(self, sentence: str) -> None:
         """Say something on stderr that is not data; `--quiet` silences it."""
         if not self.is_quiet:
             print(escape(sentence), file=self.stderr, flush=True)
 
+    def warn(self, sentence: str) -> None:
+        """Print a warning on stderr, as JSON where data is; `--quiet` silences it."""
+        if self.format == "text":
+            self.note(f"warning: {sentence}")
+        else:
+            self.note(self._json({"warning": sentence}))
+
     def raw(self, text: str) -> None:
         """Print a text as it is, such as a script for the shell."""
         self.stdout.write(text)
+
+    def _json(self, row: Row) -> str:
+        encoding = (getattr(self.stdout, "encoding", None) or "utf-8").lower()
+        return _to_json(row, is_ascii=not encoding.startswith("utf"))
 
     def _line(self, text: str) -> None:
         self.stdout.write(text + "\n")
@@ -75,16 +90,27 @@ class Output:
             return
         cells = [[_to_text(row.get(name)) for name in names] for row in rows]
         right = [all(_is_number(row.get(name)) for row in rows) for name in names]
-        if self.stdout.isatty():
-            self._rich_table(names, cells, right)
-            return
         widths = [max([len(name), *map(len, col)]) for name, col in _columns(names, cells)]
+        if self.stdout.isatty():
+            if sum(widths) + 2 * (len(widths) - 1) > shutil.get_terminal_size().columns:
+                self._records(names, cells)
+            else:
+                self._rich_table(names, cells, right)
+            return
         for line in [names, *cells]:
             padded = [
                 text.rjust(width) if is_right else text.ljust(width)
                 for text, width, is_right in zip(line, widths, right, strict=True)
             ]
             self._line("  ".join(padded).rstrip())
+
+    def _records(self, names: list[str], cells: list[list[str]]) -> None:
+        """Print rows one below the other, a line per column: no column is lost or cut."""
+        width = max(map(len, names))
+        for number, row in enumerate(cells, 1):
+            self._line(f"-- {number}")
+            for name, text in zip(names, row, strict=True):
+                self._line(f"{name:<{width}}  {text}".rstrip())
 
     def _rich_table(self, names: list[str], cells: list[list[str]], right: list[bool]) -> None:
         from rich.console import Console
@@ -123,9 +149,31 @@ def _to_text(value: Any) -> str:
     return escape(str(plain))
 
 
-def _to_json(row: Row) -> str:
+def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of an Arrow table; a time outside of the years 1 to 9999 is a text."""
+    try:
+        return list(table.to_pylist())
+    except (OverflowError, ValueError):
+        columns = [[_python_value(scalar) for scalar in column] for column in table.columns]
+    names = table.column_names
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _python_value(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        if hasattr(scalar, "keys"):
+            return {key: _python_value(scalar[key]) for key in scalar.keys()}  # noqa: SIM118
+        if hasattr(scalar, "values"):
+            return [_python_value(inner) for inner in scalar.values]
+        unit = getattr(scalar.type, "unit", "days")
+        return f"{scalar.value} {unit} since 1970"
+
+
+def _to_json(row: Row, *, is_ascii: bool = False) -> str:
     # a lone surrogate has no UTF-8 form: escaped it has a JSON one
-    text = json.dumps(_plain(row), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_plain(row), ensure_ascii=is_ascii, allow_nan=False)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -9,7 +9,7 @@ from deltasql.cli.app import App, command, pass_app
 from deltasql.errors import BadArgumentError
 
 
-@command(example='eval "$(deltasql completion bash)"')
+@command(example='eval "$(deltasql completion bash)"', no_args_is_help=True)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 @pass_app

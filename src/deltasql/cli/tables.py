@@ -14,6 +14,7 @@ from deltasql.cli.arguments import (
     table_argument,
     yes_option,
 )
+from deltasql.cli.lag import warn_of_lag
 from deltasql.errors import BadArgumentError, TableNotFoundError
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def create(
             exist_ok=exist_ok,
         )
         facts = {"table": made.name, "version": made.version, "location": made.location}
+        warn_of_lag(app, catalog, made.name)
     app.out.done(f"{facts['table']} is at version {facts['version']}.", facts)
 
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, Self
 from deltasql.catalog import migrations
 from deltasql.catalog.copies import COPIES
 from deltasql.catalog.forgetting import ForgetPlan, Forgetting
-from deltasql.catalog.neighbours import Place, neighbours_keys
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.creation import TableSpec
 from deltasql.client.mirror import Mirror
 from deltasql.client.new_table import create_empty, plan_table
-from deltasql.client.purge import delete_objects
+from deltasql.client.purge import purge_table
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions
 from deltasql.client.table import Table
 from deltasql.client.take_back import take_back
 from deltasql.client.transaction import Transaction
 from deltasql.client.write_desk import WriteDesk
-from deltasql.errors import MirrorLagError, TableExistsError, TableStateError
+from deltasql.crash import crash_point
+from deltasql.errors import BadArgumentError, TableExistsError, TableStateError
 from deltasql.protocol.properties import read_interval
 from deltasql.storage.resolve import StoreOpener, canonical_location, location_key
 
@@ -182,6 +182,8 @@ class Catalog:
         Raises:
             MirrorLagError: commits have not reached the log, which will be all that is left;
                 `force` drops them from SQL all the same.
+            OwnershipError: the catalog was recovered since; or a purge would delete the files of
+                a log that is another catalog's, or ahead of SQL.
         """
         row = self._session.book.table(name)
         if row.state in COPIES:
@@ -193,22 +195,13 @@ class Catalog:
                 hint="Drop it without --purge: the log stays as it is.",
                 table=row.full_name,
             )
-        if not purge and not force and row.mirrored_through < row.current_version:
+        if purge:
+            purge_table(self._session, row)
+            return
+        if not force and row.mirrored_through < row.current_version:
             self._session.engine.catch_up(row.table_id, seconds=10.0)
-            row = self._session.book.table(name)
-            if row.mirrored_through < row.current_version:
-                raise MirrorLagError(
-                    f"Table {name} has commits up to {row.current_version}, its log only up to "
-                    f"{row.mirrored_through}.",
-                    hint="Mirror it first, or drop it with force.",
-                    table=name,
-                )
-        if purge:
-            self._refuse_neighbours(row)
-        paths = self._session.book.known_paths(row.table_id) if purge else []
-        self._session.book.drop(row, purge=purge)
-        if purge:
-            delete_objects(self._session.store_of(row), paths)
+        crash_point("before-drop")
+        self._session.book.dropping().drop(row, may_lag=force)
 
     def forget_history(
         self, name: str, older_than: timedelta, *, dry_run: bool = True
@@ -217,7 +210,12 @@ class Catalog:
 
         What is forgotten can be neither read nor restored, and its commit tokens are unknown
         again. The table's state and everything from the floor on stay as they are.
+
+        Raises:
+            BadArgumentError: `older_than` is negative.
         """
+        if older_than < timedelta():
+            raise BadArgumentError(f"History of {name} cannot be kept for {older_than}.")
         session, row = self._session, self._session.book.table(name)
         snapshot = session.book.snapshot(row.table_id)
         forgetting = Forgetting(session.book.database)
@@ -248,17 +246,6 @@ class Catalog:
             commit_id=commit_id, user_metadata=user_metadata, operation=operation, txn=txn
         )
         return Transaction(self._session, options)
-
-    def _refuse_neighbours(self, row: TableRow) -> None:
-        place = Place(row.table_id, row.location, row.location_key)
-        with self._session.book.database.read() as work:
-            key = next(neighbours_keys(work, place), None)
-        if key is not None:
-            raise TableStateError(
-                f"Another table refers to {key} of {row.full_name}; it cannot be purged.",
-                hint="Drop the clones first, or drop this table without purge.",
-                table=row.full_name,
-            )
 
     def database_status(self) -> migrations.SchemaStatus:
         """Return which migrations the database has and which it lacks."""

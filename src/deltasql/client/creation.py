@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,6 @@ import msgspec
 import pyarrow as pa
 
 from deltasql.catalog.commit_request import CommitNote
-from deltasql.client.plans import needed_features
 from deltasql.errors import (
     BadArgumentError,
     SchemaError,
@@ -18,11 +17,13 @@ from deltasql.errors import (
     UnsafeStoreError,
     UnsupportedFeatureError,
 )
+from deltasql.log.owner import OWNER_KEY, Owner, read_owner
 from deltasql.protocol import features, properties
 from deltasql.protocol.actions import Format, Metadata, Protocol
 from deltasql.protocol.arrow_schema import from_arrow_schema
 from deltasql.protocol.columns import check_names, find_field
 from deltasql.protocol.files import LOG_FOLDER, LogFile
+from deltasql.protocol.required_features import without_feature_properties
 from deltasql.protocol.schema import ArrayType, MapType, StructType, parse_schema, print_schema
 from deltasql.storage.port import ObjectStore
 from deltasql.storage.selfcheck import StoreVerdict, check_conditional_put
@@ -51,20 +52,20 @@ def first_actions(spec: TableSpec, metadata_id: str, now_ms: int) -> tuple[Proto
     _check_partitioning(schema, spec.partition_by)
     given = dict(spec.properties)
     properties.check(given)
-    configuration = {"delta.enableInCommitTimestamps": "true", **given}
-    metadata = Metadata(
+    asked = Metadata(
         id=metadata_id,
         name=spec.name,
         description=spec.description,
         format=Format(),
         schema_string=print_schema(schema),
         partition_columns=list(spec.partition_by),
-        configuration=configuration,
+        configuration={"delta.enableInCommitTimestamps": "true", **given},
         created_time=now_ms,
     )
-    protocol = features.new_table_protocol(metadata, needed_features(schema))
-    _refuse(protocol, configuration)
-    return protocol, metadata
+    protocol = features.new_table_protocol(asked)
+    _refuse(protocol)
+    kept = without_feature_properties(asked.configuration)
+    return protocol, msgspec.structs.replace(asked, configuration=kept)
 
 
 def creation_note(metadata: Metadata) -> CommitNote:
@@ -101,15 +102,18 @@ def to_schema(given: Any) -> StructType:
     return schema
 
 
-def check_place(store: ObjectStore, roll: str) -> None:
+def check_place(store: ObjectStore, roll: str, is_left: Callable[[Owner], bool]) -> None:
     """Refuse a location that holds a Delta log, or a store that would let commits be lost.
+
+    A marker that `is_left` by a create that failed is no log.
 
     Raises:
         TableExistsError, UnsafeStoreError: says which.
     """
     for info in store.list_from(LOG_FOLDER):
         name = info.key.removeprefix(LOG_FOLDER)
-        if LogFile.parse(name) is not None or name == "_deltasql":
+        owner = read_owner(store) if info.key == OWNER_KEY else None
+        if LogFile.parse(name) is not None or (owner is not None and not is_left(owner)):
             raise TableExistsError(
                 f"There is a Delta log at {store.uri} already ({info.key}).",
                 hint="Choose an empty location, or import the table.",
@@ -134,10 +138,8 @@ def _check_partitioning(schema: StructType, names: Sequence[str]) -> None:
         raise SchemaError("At least one column must not be a partition column.")
 
 
-def _refuse(protocol: Protocol, configuration: Mapping[str, str]) -> None:
-    wanted = features.writer_features(protocol) - features.SWITCHABLE
-    if properties.read(configuration, "delta.columnMapping.mode") != "none":
-        wanted |= {"columnMapping"}
+def _refuse(protocol: Protocol) -> None:
+    wanted = features.listed_features(protocol) - features.CREATABLE
     if wanted:
         raise UnsupportedFeatureError(
             f"deltasql does not create tables with: {', '.join(sorted(wanted))}.",

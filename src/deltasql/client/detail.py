@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from deltasql.catalog.pause import is_paused
 from deltasql.catalog.rebased import renumberings
-from deltasql.catalog.rows import TableRow
+from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.session import Session
-from deltasql.client.times import from_ms
+from deltasql.client.times import time_text
 from deltasql.protocol.features import is_fenced, reader_features, writer_features
 
 _IMPORT = (
@@ -21,6 +23,24 @@ _IMPORT = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class LogLag:
+    """A log that lacks versions of SQL: how many, why, and whether an attempt has failed."""
+
+    table: str
+    version: int
+    mirrored_through: int
+    lag_versions: int
+    reason: str
+    state: Literal["waiting", "failing", "conflict"]
+
+    def __str__(self) -> str:
+        versions = "1 version" if self.lag_versions == 1 else f"{self.lag_versions} versions"
+        at = "empty" if self.mirrored_through < 0 else f"at {self.mirrored_through}"
+        why = self.reason.rstrip(".")
+        return f"The log of {self.table} is {versions} behind SQL ({at} of {self.version}): {why}."
+
+
 def table_detail(session: Session, snapshot: Snapshot) -> dict[str, Any]:
     """Return the facts that `deltasql show` prints."""
     row, metadata, protocol = snapshot.table, snapshot.metadata, snapshot.protocol
@@ -31,8 +51,8 @@ def table_detail(session: Session, snapshot: Snapshot) -> dict[str, Any]:
         "location": row.location,
         "state": str(row.state),
         "version": snapshot.version,
-        "committed_at": from_ms(snapshot.timestamp).isoformat(),
-        "created_at": from_ms(row.created_at).isoformat(),
+        "committed_at": time_text(snapshot.timestamp),
+        "created_at": time_text(row.created_at),
         "description": metadata.description,
         "partition_columns": list(metadata.partition_columns),
         "files": totals.files,
@@ -76,11 +96,35 @@ def mirror_detail(session: Session, table_id: str) -> dict[str, Any]:
     }
 
 
+def log_lag(session: Session, row: TableRow) -> LogLag | None:
+    """Return how far a table's log is behind SQL and why; None where it has every version."""
+    missing = row.current_version - row.mirrored_through
+    if missing <= 0:
+        return None
+    waiting = session.engine.tracker.get_status(row.table_id, row.mirrored_through + 1)
+    error = waiting.error_message if waiting else None
+    mode = session.mirror_mode(row)
+    if is_paused(row.properties):
+        reason = "its mirror is paused; `deltasql mirror resume` lets it go on"
+    elif mode == "off":
+        reason = "its mirror is off"
+    elif error is not None:
+        reason = error
+    else:
+        reason = "not tried yet; a worker or `deltasql mirror run --once` mirrors them"
+    state: Literal["waiting", "failing", "conflict"] = "waiting"
+    if row.state is TableState.CONFLICT:
+        state = "conflict"
+    elif error is not None and mode != "off":
+        state = "failing"
+    return LogLag(row.full_name, row.current_version, row.mirrored_through, missing, reason, state)
+
+
 def _last_verified(session: Session, table_id: str) -> dict[str, Any]:
     """Return when a worker last compared the log with SQL, and how many differences it found."""
     last = session.verifications.find(table_id)
     at = last.verified_at if last else None
     return {
-        "verified_at": None if at is None else from_ms(at).isoformat(),
+        "verified_at": None if at is None else time_text(at),
         "findings": last.findings if last else None,
     }

@@ -12,7 +12,7 @@ from deltasql.client.import_call import ImportCall
 from deltasql.client.import_face import Runner, database_bytes, going_on, import_one
 from deltasql.client.import_target import existing
 from deltasql.client.imports import Imported, ImportOptions
-from deltasql.client.lake import LakeTable, tables_below
+from deltasql.client.lake import Lake, LakeTable, look_below
 from deltasql.client.session import Session
 from deltasql.client.source_reader import reader_of
 from deltasql.client.validate import validate_table
@@ -89,9 +89,9 @@ class ImportDesk:
         place = canonical_location(source)
         return existing(self.session, NewTable("", namespace, short, place, location_key(place)))
 
-    def tables_below(self, root: str) -> list[LakeTable]:
+    def look_below(self, root: str) -> Lake:
         """Return every Delta table below a root, with a name for each."""
-        return tables_below(self.session, root)
+        return look_below(self.session, root)
 
     def database_bytes(self) -> int:
         """Return how big the catalog is now."""

@@ -13,7 +13,7 @@ from deltasql.catalog import migrations
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.imports import Imported, ImportOptions, TableImport
 from deltasql.client.session import Session
-from deltasql.errors import TableNotFoundError
+from deltasql.errors import TableNotFoundError, TableStateError
 from deltasql.importer.engine import Engine, LocalEngine
 from deltasql.importer.progress import Observer
 from deltasql.uri import CatalogUri, SqliteUri
@@ -57,14 +57,22 @@ def going_on(session: Session, name: str, options: ImportOptions) -> ImportOptio
 def follow(session: Session, row: TableRow) -> TableRow:
     """Bring a read-only table to the head of its log; a table of SQL's own is there already.
 
+    Where another reader takes in the same versions first, what is left is tried again.
+
     Raises:
         NotResumableError: the log is no longer the one that was imported.
     """
-    if row.state is not TableState.READ_ONLY:
-        return row
     # a reader waits for it: an index that is not there is not made now
     options = ImportOptions(resume=True, index=False)
-    return import_one(session, row.location, row.full_name, options, Runner(LocalEngine())).row
+    while row.state is TableState.READ_ONLY:
+        runner = Runner(LocalEngine())
+        try:
+            return import_one(session, row.location, row.full_name, options, runner).row
+        except TableStateError:
+            before, row = row, session.book.table_by_id(row.table_id)
+            if row.state is before.state and row.current_version <= before.current_version:
+                raise
+    return row
 
 
 def database_bytes(session: Session) -> int:

@@ -18,7 +18,7 @@ from deltasql.errors import (
     TableExistsError,
     TableImportError,
 )
-from deltasql.importer.discover import find_tables
+from deltasql.importer.discover import find_logs
 from deltasql.storage.location import canonical_location, quote_path
 
 T = TypeVar("T")
@@ -42,21 +42,33 @@ class LakeOutcome(Generic[T]):
     error: DeltaSqlError | None = None
 
 
-def tables_below(session: Session, root: str) -> list[LakeTable]:
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """What lies below a root: its tables, and the folders whose log holds no commit."""
+
+    tables: list[LakeTable]
+    without_commit: list[str]
+
+
+def look_below(session: Session, root: str) -> Lake:
     """Return every Delta table below a root, in the order of their folders.
 
     Raises:
         ObjectNotFoundError: there is none.
     """
     place = canonical_location(root)
-    folders = sorted(find_tables(session.store_at(place)))
+    logs = sorted(find_logs(session.store_at(place)), key=lambda log: log.folder)
+    folders = [log.folder for log in logs if log.has_version]
+    empty = [log.folder for log in logs if not log.has_version]
     if not folders:
+        named = f" The log of {', '.join(map(repr, empty))} holds no commit." if empty else ""
         raise ObjectNotFoundError(
-            f"There is no Delta table below {place}.",
+            f"There is no Delta table below {place}.{named}",
             hint="--lake takes the folder above the tables; check how it is spelled.",
         )
     names = lake_names(root, folders)
-    return [LakeTable(folder, _below(place, folder), names[folder]) for folder in folders]
+    tables = [LakeTable(folder, _below(place, folder), names[folder]) for folder in folders]
+    return Lake(tables, empty)
 
 
 def each_table(

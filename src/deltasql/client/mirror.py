@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.catalog.copies import require_own_log
 from deltasql.catalog.rows import TableRow, TableState
-from deltasql.client.detail import mirror_detail
+from deltasql.client.detail import LogLag, log_lag, mirror_detail
 from deltasql.client.session import Session
+from deltasql.client.store_checks import StoreCheck, check_stores
 from deltasql.client.worker import health_of, make_reconciler
-from deltasql.errors import LeaseLostError
+from deltasql.errors import LeaseLostError, VersionNotFoundError
 from deltasql.mirror.adoption import Adoption, Repaired
 from deltasql.mirror.cleanup import LogCleanup
 from deltasql.mirror.config import ReconciliationConfig
@@ -21,6 +22,7 @@ from deltasql.mirror.reconciler import MirrorReconciler
 from deltasql.mirror.recovery import Recovered, Recovery
 from deltasql.mirror.repair import MirrorRepair
 from deltasql.mirror.sweep import Sweep
+from deltasql.parity.data_files import compare_data_files
 from deltasql.parity.log import Finding
 
 if TYPE_CHECKING:
@@ -36,6 +38,21 @@ class Mirror:
     def status(self, name: str) -> dict[str, Any]:
         """Return how far a table's log has followed, and what holds it up."""
         return mirror_detail(self._session, self._session.book.table(name).table_id)
+
+    def lag(self, name: str) -> LogLag | None:
+        """Return how far a table's log is behind SQL and why; None where it has every version."""
+        return log_lag(self._session, self._session.book.table(name))
+
+    def lags(self) -> list[LogLag]:
+        """Return every log of this catalog that is behind SQL."""
+        rows = [row for row in self._session.book.tables() if row.state in _MIRRORED]
+        lags = [log_lag(self._session, row) for row in rows]
+        return [lag for lag in lags if lag is not None]
+
+    def check_stores(self) -> list[StoreCheck]:
+        """Ask every store that holds tables, with the credentials at hand; changes nothing."""
+        rows = [row for row in self._session.book.tables() if row.state in _MIRRORED]
+        return check_stores(rows, self._session.store_of)
 
     def pause(self, name: str) -> None:
         """Let a table's mirror rest: commits go on in SQL, the log stays as it is."""
@@ -62,12 +79,19 @@ class Mirror:
             time.sleep(0.1)
         return wanted
 
-    def verify(self, name: str) -> list[Finding]:
-        """Return how a table's log differs from SQL; an empty list means that they are equal."""
+    def verify(self, name: str, *, data_files: bool = False) -> list[Finding]:
+        """Return how a table's log differs from SQL; an empty list means that they are equal.
+
+        `data_files` also compares the sizes of the live data files with the recorded ones.
+        """
         row = self._session.book.table(name)
         if row.state is not TableState.DETACHED:  # what was given back can still be compared
             require_own_log(row)
-        return self._repair().verify(row)
+        found = self._repair().verify(row)
+        if data_files:
+            session = self._session
+            found += compare_data_files(session.book, row, session.store_of(row))
+        return found
 
     def repair(
         self,
@@ -84,9 +108,16 @@ class Mirror:
         has commits of their numbers, those get new numbers above them. `dry_run` shows the plan.
 
         Raises:
+            VersionNotFoundError: the table has no such version.
             RebaseError: a commit of SQL cannot stand above the foreign ones; nothing was changed.
         """
         row = self._own(name)
+        if version is not None and not 0 <= version <= row.current_version:
+            raise VersionNotFoundError(
+                f"Table {row.full_name} has no version {version}; it is at {row.current_version}.",
+                table=row.full_name,
+                version=version,
+            )
         done = self._repair().repair(
             row, version=version, replace=replace, adopt=adopt, dry_run=dry_run
         )
@@ -185,3 +216,4 @@ class Mirror:
 
 
 _WAIT_S = 60.0
+_MIRRORED = frozenset({TableState.ACTIVE, TableState.CONFLICT})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from deltasql.catalog.catalog import check_name
+from deltasql.catalog.catalog import NAME_TAKEN, check_name
 from deltasql.catalog.commit_request import CommitRequest
 from deltasql.catalog.commits import NewTable
 from deltasql.catalog.definitions import TableDefinition
@@ -13,10 +14,17 @@ from deltasql.catalog.rows import TableRow, TableState, split_name
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.creation import TableSpec, check_place, creation_note, first_actions
 from deltasql.client.session import Session
-from deltasql.errors import TableExistsError
+from deltasql.crash import crash_point
+from deltasql.errors import (
+    CommitUnknownError,
+    DeltaSqlError,
+    OwnershipError,
+    TableExistsError,
+    TableNotFoundError,
+)
+from deltasql.log.owner import Owner, release, take_place
 from deltasql.protocol.actions import Metadata, Protocol
 from deltasql.protocol.conflicts import ReadSet
-from deltasql.storage.location import parse_location
 from deltasql.storage.resolve import location_key
 
 # The version before the first.
@@ -66,7 +74,7 @@ def plan_table(session: Session, spec: TableSpec) -> PlannedTable:
     )
     planned = PlannedTable(row, *first_actions(spec, table_id, now))
     _check_neighbours(session, row)
-    check_place(session.store_at(row.location), session.new_id())
+    _check_place(session, row)
     return planned
 
 
@@ -81,6 +89,8 @@ def create_empty(session: Session, planned: PlannedTable) -> int:
 def create_with(session: Session, planned: PlannedTable, request: CommitRequest) -> int:
     """Create a table together with what is asked for, as its first version.
 
+    The owner marker is there before SQL has the table, so that no other catalog gets the location.
+
     Raises:
         TableExistsError: the name or the location was taken meanwhile.
     """
@@ -89,7 +99,17 @@ def create_with(session: Session, planned: PlannedTable, request: CommitRequest)
     first = (planned.protocol, planned.metadata, *request.actions)
     whole = replace(request, actions=first, known=None)
     started = time.monotonic()
-    done = session.book.create(new, whole)
+    crash_point("before-place-taken")
+    _take_place(session, row)
+    try:
+        done = session.book.create(new, whole)
+    except CommitUnknownError:
+        raise  # the table may be there
+    except DeltaSqlError:
+        _release_place(session, row)
+        raise
+    # until SQL had it, another create of this catalog may have taken our marker for a leftover
+    _take_place(session, row)
     session.after_commit([whole], [done], started)
     return done.version
 
@@ -101,20 +121,59 @@ def recheck(session: Session, planned: PlannedTable) -> None:
         TableExistsError: the name or the location was taken meanwhile.
     """
     _check_neighbours(session, planned.row)
-    check_place(session.store_at(planned.row.location), session.new_id())
+    _check_place(session, planned.row)
+
+
+def _check_place(session: Session, row: TableRow) -> None:
+    store = session.store_at(row.location)
+    check_place(store, session.new_id(), lambda owner: _is_left(session, owner))
+
+
+def _take_place(session: Session, row: TableRow) -> None:
+    """Put the owner marker before the create is acknowledged: one catalog gets the place.
+
+    Raises:
+        TableExistsError: another catalog was faster.
+    """
+    identity, store = session.book.identity, session.store_at(row.location)
+    owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
+    try:
+        take_place(store, owner, lambda found: _is_left(session, found))
+    except OwnershipError as error:
+        raise TableExistsError(
+            f"The location {row.location} belongs to another catalog: {error.message}",
+            hint="Choose an empty location, or import the table.",
+        ) from error
+    crash_point("after-place-taken")
+
+
+def _release_place(session: Session, row: TableRow) -> None:
+    """Take the marker of a table away that was not made; this catalog would pass it over."""
+    with suppress(DeltaSqlError):
+        release(session.store_at(row.location), session.book.identity.catalog_id, row.table_id)
+
+
+def _is_left(session: Session, owner: Owner) -> bool:
+    """Tell whether a marker names a table of this catalog that was never made, or was purged."""
+    if owner.catalog_id != session.book.identity.catalog_id:
+        return False
+    try:
+        return session.book.table_by_id(owner.table_id).is_purged
+    except TableNotFoundError:
+        return True
 
 
 def _check_neighbours(session: Session, new: TableRow) -> None:
     """Refuse a name that is taken, and a place inside of another table or around it."""
-    place = parse_location(new.location)
-    for row in session.book.tables():
+    for row in session.book.tables_around(new):
         if row.full_name == new.full_name:
             raise TableExistsError(
-                f"There is a table {new.full_name!r} already.", table=new.full_name
+                f"There is a table {new.full_name!r} already.",
+                hint=NAME_TAKEN,
+                table=new.full_name,
             )
-        other = parse_location(row.location)
-        if row.state != TableState.DETACHED and (place.holds(other) or other.holds(place)):
-            raise TableExistsError(
-                f"The location {new.location} and that of table {row.full_name} lie in each other.",
-                table=row.full_name,
-            )
+        raise TableExistsError(
+            f"The location {new.location} and that of table {row.full_name} lie in each other.",
+            hint="Choose a location outside of the other table.",
+            table=row.full_name,
+        )

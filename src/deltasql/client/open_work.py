@@ -10,11 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from weakref import WeakSet
 
 from deltasql.catalog.database import Database
 from deltasql.errors import DeltaSqlError
+from deltasql.forks import start_afresh_after_fork
 
 _logger = logging.getLogger(__name__)
 
@@ -29,7 +33,7 @@ class _Write:
     began_s: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class OpenWork:
     """The writes of one session; safe to use from many threads."""
 
@@ -40,8 +44,16 @@ class OpenWork:
     monotonic: Callable[[], float] = time.monotonic
     _writes: dict[str, _Write] = field(default_factory=dict)
     _noted: set[str] = field(default_factory=set)
-    _timer: threading.Timer | None = None
+    _forgotten: deque[str] = field(default_factory=deque)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        start_afresh_after_fork(self)
+
+    def start_afresh(self) -> None:
+        """Leave the parent's writes to the parent."""
+        self._writes, self._noted, self._forgotten = {}, set(), deque()
+        self._lock = threading.Lock()
 
     def begin(self, table_id: str, began_ms: int | None = None) -> str:
         """Begin a write and return its id; costs nothing until it takes long.
@@ -52,9 +64,15 @@ class OpenWork:
         began = self.now_ms() if began_ms is None else began_ms
         with self._lock:
             self._writes[work_id] = _Write(table_id, began, self.monotonic())
-            if self._timer is None:
-                self._arm()
+        _ticker.watch(self)
         return work_id
+
+    def forget(self, work_id: str) -> None:
+        """End a write whose caller is gone, at the next look.
+
+        Takes no lock and asks nothing of SQL: the garbage collector calls it anywhere.
+        """
+        self._forgotten.append(work_id)
 
     def end(self, work_id: str) -> None:
         """End a write: it is committed, or given up."""
@@ -81,6 +99,7 @@ class OpenWork:
 
     def note_slow(self) -> None:
         """Note every write that takes long, and renew the notes."""
+        self._end_forgotten()
         with self._lock:
             slow = {
                 work_id: write
@@ -92,10 +111,17 @@ class OpenWork:
 
     def close(self) -> None:
         """Renew nothing any more."""
-        with self._lock:
-            timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
+        _ticker.leave(self)
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether no write is under way."""
+        return not self._writes
+
+    def _end_forgotten(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self.end(self._forgotten.popleft())
 
     def _note(self, work_id: str, write: _Write) -> None:
         with self.database.write() as work:
@@ -113,19 +139,53 @@ class OpenWork:
         if is_over:
             self.end(work_id)
 
-    def _arm(self) -> None:
-        self._timer = threading.Timer(NOTED_AFTER_S, self._tick)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Note what takes long; an error is logged, since nobody waits for it."""
         try:
             self.note_slow()
         except DeltaSqlError as error:
             # the commit notes it once more, and looks whether its files are there
             _logger.warning("A long write could not be noted: %s", error.message)
+
+
+class _Ticker:
+    """One thread for all sessions of a process; it keeps no session alive."""
+
+    def __init__(self) -> None:
+        self.start_afresh()
+        start_afresh_after_fork(self)
+
+    def start_afresh(self) -> None:
+        """Watch nobody; a forked child has its own thread and lock."""
+        self._sessions: WeakSet[OpenWork] = WeakSet()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def watch(self, session: OpenWork) -> None:
         with self._lock:
-            if self._timer is not None:
-                self._timer = None
-                if self._writes:
-                    self._arm()
+            self._sessions.add(session)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(
+                    target=self._run, name="deltasql-in-flight", daemon=True
+                )
+                self._thread.start()
+
+    def leave(self, session: OpenWork) -> None:
+        with self._lock:
+            self._sessions.discard(session)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(NOTED_AFTER_S)
+            with self._lock:
+                sessions = list(self._sessions)
+            for session in sessions:
+                session.tick()
+            with self._lock:
+                if all(session.is_idle for session in self._sessions):
+                    self._thread = None
+                    return
+            del sessions, session  # asleep, it must hold none
+
+
+_ticker = _Ticker()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, tzinfo
 from typing import TypeAlias
 
@@ -12,8 +12,9 @@ from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.plans import Planned, live_adds, partitioning, write_metrics
 from deltasql.data.partitions import partition_fields
 from deltasql.protocol.actions import Add
-from deltasql.protocol.columns import mapping_mode, physical_name
+from deltasql.protocol.columns import leaves, mapping_mode, physical_name
 from deltasql.protocol.conflicts import ReadSet
+from deltasql.protocol.predicate_ast import And, Column, InList, Predicate
 from deltasql.protocol.schema import DataType
 from deltasql.protocol.values import Value, parse_partition_value
 
@@ -34,7 +35,7 @@ def plan_partition_overwrite(
     def matches(add: Add) -> bool:
         return _place(add, columns, zone) in touched
 
-    gone = [add for add in live_adds(snapshot) if matches(add)]
+    gone = [add for add in live_adds(snapshot, _around(snapshot, touched, zone)) if matches(add)]
     parameters = {
         "mode": "Overwrite",
         "isDynamicPartitionOverwrite": "true",
@@ -44,6 +45,28 @@ def plan_partition_overwrite(
     read = ReadSet(snapshot.version, whole_table=not columns, matches=matches)
     removes = (remove_of(add, data_change=data_change) for add in gone)
     return Planned((*adds, *removes), read, CommitNote("WRITE", parameters, metrics))
+
+
+def _around(snapshot: Snapshot, touched: Collection[_Place], zone: tzinfo) -> Predicate | None:
+    """Return a filter that holds in all these partitions, and in few others, for SQL to prune by.
+
+    A column among whose values is a null or one that is not of its type is left out.
+    """
+    mode = mapping_mode(snapshot.metadata.configuration)
+    by_name = {leaf.path: Column.of(leaf, zone) for leaf in leaves(snapshot.schema, mode)}
+    parts: list[Predicate] = []
+    for number, name in enumerate(snapshot.metadata.partition_columns):
+        column = by_name[(name,)]
+        values = {place[number] for place in touched}
+        known = {value for value in values if value is not None and _is_of(column, value)}
+        if len(known) == len(values):
+            parts.append(InList(column, tuple(known)))
+    return And(tuple(parts)) if parts else None
+
+
+def _is_of(column: Column, value: Value) -> bool:
+    """Tell whether a value is one of its column's, and not a text that stands for itself."""
+    return not isinstance(value, str) or column.type.name == "string"
 
 
 def _columns(snapshot: Snapshot) -> list[tuple[str, DataType]]:

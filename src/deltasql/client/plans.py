@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
@@ -11,38 +11,54 @@ import msgspec
 from deltasql.catalog.commit_request import CommitNote
 from deltasql.catalog.file_actions import ACTION_COLUMNS, adds_of, remove_of
 from deltasql.catalog.snapshots import Snapshot
+from deltasql.client.arguments import check_filter
 from deltasql.errors import (
     BadArgumentError,
     BadPredicateError,
     InvalidCommitError,
     SchemaError,
     TableStateError,
+    UnsupportedFeatureError,
 )
 from deltasql.protocol import features, properties
 from deltasql.protocol.actions import Action, Add, Metadata, Protocol
+from deltasql.protocol.claim import has_own_timestamps, release_actions
 from deltasql.protocol.columns import check_names, find_field, mapping_mode
 from deltasql.protocol.conflicts import ReadSet
 from deltasql.protocol.identity import file_key
 from deltasql.protocol.partitioning import physical_partition_columns
 from deltasql.protocol.predicate import Predicate, columns_of
 from deltasql.protocol.predicate_match import answers, partition_facts
+from deltasql.protocol.property_names import FENCE_PROPERTY
+from deltasql.protocol.required_features import missing_features, without_feature_properties
 from deltasql.protocol.schema import StructField, StructType, print_schema
+
+# What only a commit that changes the protocol or the columns with it may set.
+_FIXED_PROPERTIES = (
+    "delta.enableInCommitTimestamps",
+    "delta.inCommitTimestampEnablementVersion",
+    "delta.inCommitTimestampEnablementTimestamp",
+    "delta.columnMapping.mode",
+    "delta.columnMapping.maxColumnId",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
     """Ready to commit on the snapshot it was planned on.
 
-    `restores` is an older version whose files come back.
+    `restores` is an older version whose files come back. Without `is_required`, a plan that
+    changes nothing makes no version.
     """
 
     actions: tuple[Action, ...]
     read: ReadSet
     note: CommitNote
     restores: int | None = None
+    is_required: bool = True
 
 
-def live_adds(snapshot: Snapshot, where: str | None = None) -> list[Add]:
+def live_adds(snapshot: Snapshot, where: str | Predicate | None = None) -> list[Add]:
     """Return the live files of a snapshot as adds; with a filter, those it may touch."""
     if snapshot.version < snapshot.table.first_version:  # the table is only planned
         return []
@@ -52,7 +68,7 @@ def live_adds(snapshot: Snapshot, where: str | None = None) -> list[Add]:
 def plan_append(snapshot: Snapshot, adds: Sequence[Add], mode: str = "Append") -> Planned:
     """Plan a blind append of files that are already written."""
     note = CommitNote("WRITE", {"mode": mode, **partitioning(snapshot)}, write_metrics(adds))
-    return Planned(tuple(adds), ReadSet(snapshot.version), note)
+    return Planned(tuple(adds), ReadSet(snapshot.version), note, is_required=False)
 
 
 def plan_overwrite(
@@ -62,32 +78,41 @@ def plan_overwrite(
     *,
     data_change: bool = True,
     zone: tzinfo = UTC,
+    live: Sequence[Add] | None = None,
 ) -> Planned:
-    """Plan to replace all files, or those of the partitions that `where` names."""
+    """Plan to replace all files, or those of the partitions that `where` names.
+
+    `live` are the table's files where they are not those of the snapshot.
+    """
     matches = None if where is None else partition_filter(snapshot, where, zone)
     if matches is not None:
         outside = next((add.path for add in adds if not matches(add)), None)
         if outside is not None:
             raise InvalidCommitError(f"The new file {outside} holds rows outside of {where!r}.")
-    gone = [add for add in live_adds(snapshot) if matches is None or matches(add)]
+    if live is None:
+        live = live_adds(snapshot, None if matches is None else matches.predicate)
+    gone = [add for add in live if matches is None or matches(add)]
     parameters = {"mode": "Overwrite", **partitioning(snapshot)}
     if where is not None:
         parameters["predicate"] = msgspec.json.encode([where]).decode()
     metrics = write_metrics(adds) | {"numRemovedFiles": str(len(gone))}
     read = ReadSet(snapshot.version, whole_table=matches is None, matches=matches)
     removes = (remove_of(add, data_change=data_change) for add in gone)
-    return Planned((*adds, *removes), read, CommitNote("WRITE", parameters, metrics))
+    note = CommitNote("WRITE", parameters, metrics)
+    return Planned((*adds, *removes), read, note, is_required=False)
 
 
-def plan_delete(snapshot: Snapshot, where: str) -> Planned:
-    """Plan to remove all files of the partitions that `where` names."""
+def plan_delete(snapshot: Snapshot, where: str, *, live: Sequence[Add] | None = None) -> Planned:
+    """Plan to remove all files of the partitions that `where` names, of `live` if it is given."""
     matches = partition_filter(snapshot, where)
-    gone = [add for add in live_adds(snapshot) if matches(add)]
+    if live is None:
+        live = live_adds(snapshot, matches.predicate)
+    gone = [add for add in live if matches(add)]
     parameters = {"predicate": msgspec.json.encode([where]).decode()}
     metrics = {"numRemovedFiles": str(len(gone)), "numRemovedBytes": str(sum(a.size for a in gone))}
     read = ReadSet(snapshot.version, matches=matches)
     note = CommitNote("DELETE", parameters, metrics)
-    return Planned(tuple(remove_of(add) for add in gone), read, note)
+    return Planned(tuple(remove_of(add) for add in gone), read, note, is_required=False)
 
 
 def plan_compact(snapshot: Snapshot, old: Sequence[Add], new: Sequence[Add]) -> Planned:
@@ -132,7 +157,9 @@ def plan_restore(snapshot: Snapshot, old: Snapshot, parameters: Mapping[str, str
 def _restored_metadata(snapshot: Snapshot, old: Snapshot) -> Metadata:
     """Keep what a protocol feature of today needs: switches are not turned back by a restore."""
     configuration = dict(old.metadata.configuration)
+    configuration.pop(FENCE_PROPERTY, None)
     kept = (
+        FENCE_PROPERTY,
         "delta.enable",
         "delta.inCommitTimestamp",
         "delta.columnMapping",
@@ -152,10 +179,11 @@ def plan_alter(
     description: str | None = None,
 ) -> Planned:
     """Plan new columns, properties or a description; the protocol follows what they need."""
-    properties.check(dict(set_properties or {}))
+    given = dict(set_properties or {})
+    properties.check(given)
     metadata = snapshot.metadata
     configuration = {k: v for k, v in metadata.configuration.items() if k not in set(unset)}
-    configuration |= dict(set_properties or {})
+    configuration |= given
     _refuse_fixed(metadata.configuration, configuration)
     schema = _with_columns(snapshot, add)
     changed = msgspec.structs.replace(
@@ -164,34 +192,51 @@ def plan_alter(
         schema_string=print_schema(schema) if add else metadata.schema_string,
         description=metadata.description if description is None else description,
     )
-    if changed == metadata:
+    protocol = _raised(snapshot, changed)
+    kept = without_feature_properties(configuration)
+    changed = msgspec.structs.replace(changed, configuration=kept)
+    actions: list[Action] = [*_if_new(changed, metadata), *_if_new(protocol, snapshot.protocol)]
+    if not actions:
         raise BadArgumentError("Nothing would change.")
-    actions: list[Action] = [changed]
-    protocol = _raised(snapshot, changed, schema)
-    if protocol != snapshot.protocol:
-        actions.append(protocol)
     note = _alter_note(add, set_properties, unset)
     return Planned(tuple(actions), ReadSet(snapshot.version), note)
 
 
-def plan_detach(snapshot: Snapshot) -> Planned:
-    """Plan the last commit of deltasql: without the fence, any Delta writer may go on."""
-    if features.is_fenced(snapshot.protocol):
-        action: tuple[Action, ...] = (features.without_fence(snapshot.protocol),)
-    else:
-        action = ()
+def plan_detach(snapshot: Snapshot, *, keep_timestamps: bool) -> Planned:
+    """Plan the last commit of deltasql: any Delta writer may go on after it.
+
+    In-commit timestamps that deltasql switched on go too, unless they are kept: not every Delta
+    writer knows them.
+    """
+    imported = snapshot.table.properties.get("import_metadata") or {}
+    is_ours = has_own_timestamps(snapshot.metadata, imported.get("cut_over_at"))
+    actions = release_actions(
+        snapshot.protocol, snapshot.metadata, keep_timestamps=keep_timestamps or not is_ours
+    )
     note = CommitNote("DETACH", {"catalog": "deltasql"})
-    return Planned(action, ReadSet(snapshot.version, whole_table=True), note)
+    return Planned(actions, ReadSet(snapshot.version, whole_table=True), note)
 
 
-def partition_filter(snapshot: Snapshot, where: str, zone: tzinfo = UTC) -> Callable[[Add], bool]:
-    """Return which files lie in the partitions that a filter names, exactly.
+@dataclass(frozen=True, slots=True)
+class PartitionFilter:
+    """Which files lie in the partitions that a filter names, exactly; SQL prunes by `predicate`."""
+
+    predicate: Predicate
+
+    def __call__(self, add: Add) -> bool:
+        """Tell whether a file lies in one of them."""
+        return _holds(self.predicate, add)
+
+
+def partition_filter(snapshot: Snapshot, where: str, zone: tzinfo = UTC) -> PartitionFilter:
+    """Return the filter of whole partitions.
 
     Times that name no zone are those of `zone`.
 
     Raises:
         BadPredicateError: the filter speaks of columns the table is not partitioned by.
     """
+    check_filter(where, is_required=True)
     predicate = snapshot.predicate(where, zone)
     assert predicate is not None  # noqa: S101 (a text always gives one)
     allowed = set(physical_partition_columns(snapshot.metadata))
@@ -205,7 +250,7 @@ def partition_filter(snapshot: Snapshot, where: str, zone: tzinfo = UTC) -> Call
             f"{', '.join(other)}.",
             hint="To delete single rows, use Delta Spark through deltasql, or rewrite the table.",
         )
-    return lambda add: _holds(predicate, add)
+    return PartitionFilter(predicate)
 
 
 def _holds(predicate: Predicate, add: Add) -> bool:
@@ -254,17 +299,24 @@ def _with_columns(snapshot: Snapshot, add: Sequence[StructField]) -> StructType:
         if not field.nullable:
             raise SchemaError(f"The new column {field.name} must be nullable: old rows lack it.")
     wider = StructType((*schema.fields, *add))
-    check_names(wider, mode)
+    check_names(wider, mode, schema)
     return wider
 
 
-def _raised(snapshot: Snapshot, metadata: Metadata, schema: StructType) -> Protocol:
-    needed = features.enabled_by(metadata.configuration) | needed_features(schema)
-    unknown = needed - features.SWITCHABLE
+def _if_new(action: Action, before: Action) -> tuple[Action, ...]:
+    return () if action == before else (action,)
+
+
+def _raised(snapshot: Snapshot, metadata: Metadata) -> Protocol:
+    missing = missing_features(metadata, features.listed_features(snapshot.protocol))
+    unknown = sorted(missing.keys() - features.SWITCHABLE)
     if unknown:
-        raise BadArgumentError(f"deltasql cannot switch on: {', '.join(sorted(unknown))}.")
-    protocol = features.with_features(snapshot.protocol, needed)
-    wants_fence = properties.read_bool(metadata.configuration, properties.FENCE_PROPERTY)
+        raise UnsupportedFeatureError(
+            f"deltasql cannot switch on {', '.join(unknown)} for {missing[unknown[0]]}.",
+            features=tuple(unknown),
+        )
+    protocol = features.with_features(snapshot.protocol, missing)
+    wants_fence = properties.read_bool(metadata.configuration, FENCE_PROPERTY)
     if wants_fence and not features.is_fenced(protocol):
         return features.with_features(protocol, {features.FENCE})
     if not wants_fence and features.is_fenced(protocol):
@@ -272,14 +324,8 @@ def _raised(snapshot: Snapshot, metadata: Metadata, schema: StructType) -> Proto
     return protocol
 
 
-def needed_features(schema: StructType) -> set[str]:
-    """Return the features that a schema's types ask for."""
-    text = print_schema(schema)
-    return {"timestampNtz"} if '"timestamp_ntz"' in text else set()
-
-
 def _refuse_fixed(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    for key in ("delta.enableInCommitTimestamps", "delta.columnMapping.mode"):
+    for key in _FIXED_PROPERTIES:
         if before.get(key) != after.get(key):
             raise BadArgumentError(f"The property {key} cannot be changed by alter.")
 

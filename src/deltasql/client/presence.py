@@ -1,8 +1,8 @@
-"""Are the data files that a commit needs still there?"""
+"""Are the data files that a commit needs still there, and as large as it says?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -20,23 +20,43 @@ def require_present(actions: Iterable[Action], store: ObjectStore) -> None:
     Raises:
         CorruptDataError: names the first file that is gone, and how many are.
     """
-    paths = [action.path for action in actions if isinstance(action, Add)]
-    with ThreadPoolExecutor(min(_THREADS, max(len(paths), 1))) as pool:
-        found = list(pool.map(partial(_is_there, store), paths))
-    gone = [path for path, there in zip(paths, found, strict=True) if not there]
+    _require_present([action for action in actions if isinstance(action, Add)], store)
+
+
+def require_sizes(adds: Sequence[Add], store: ObjectStore) -> None:
+    """Refuse to commit new files that are gone, or whose size is not the one that is recorded.
+
+    Raises:
+        CorruptDataError: names the first of them; Spark would miss rows of a file that is larger.
+    """
+    sizes = _require_present(adds, store)
+    for add, size in zip(adds, sizes, strict=True):
+        if size != add.size:
+            raise CorruptDataError(
+                f"The new file {add.path} has {size} bytes on the store, but {add.size} were "
+                "written.",
+                hint="Nothing was committed. Write the rows again.",
+            )
+
+
+def _require_present(adds: Sequence[Add], store: ObjectStore) -> list[int]:
+    """Return the sizes on the store; a file outside of the table counts as it is recorded."""
+    with ThreadPoolExecutor(min(_THREADS, max(len(adds), 1))) as pool:
+        sizes = list(pool.map(partial(_stored_size, store), adds))
+    gone = [add.path for add, size in zip(adds, sizes, strict=True) if size is None]
     if gone:
         raise CorruptDataError(
             f"{len(gone)} data files that the commit needs are gone, among them {gone[0]}.",
             hint="Restore a newer version, or write the rows again.",
         )
+    return [size for size in sizes if size is not None]
 
 
-def _is_there(store: ObjectStore, path: str) -> bool:
-    found = resolve_path(path)
-    if not isinstance(found, RelativeKey):
-        return True
+def _stored_size(store: ObjectStore, add: Add) -> int | None:
+    place = resolve_path(add.path)
+    if not isinstance(place, RelativeKey):
+        return add.size
     try:
-        store.head(found.key)
+        return store.head(place.key).size
     except ObjectNotFoundError:
-        return False
-    return True
+        return None

@@ -17,5 +17,7 @@ def written_before(session: Session, table_id: str, options: CommitOptions) -> i
         app_id, number = options.txn
         written = book.txn_version(table_id, app_id)
         if written is not None and written >= number:
-            return book.table_by_id(table_id).current_version
+            holder = book.version_of_txn(table_id, app_id, number)
+            # what was forgotten cannot be told; the rows are in the newest version as well
+            return book.table_by_id(table_id).current_version if holder is None else holder
     return None

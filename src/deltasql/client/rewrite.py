@@ -79,14 +79,7 @@ def rewrite(
     scan = ScanSpec(
         snapshot.schema, metadata.partition_columns, metadata.configuration, open_root=open_root
     )
-    files = pa.table(
-        {
-            "path": [add.path for add in group],
-            "size": [add.size for add in group],
-            "partition_values": [dump_values(add.partition_values) for add in group],
-            "deletion_vector": pa.array([_vector(add) for add in group], pa.string()),
-        }
-    )
+    files = files_to_scan(group)
     counted = 0
 
     def rows() -> object:
@@ -102,6 +95,20 @@ def rewrite(
         raise CorruptDataError(f"Compaction read {counted} rows but wrote {told}.")
     values = group[0].partition_values
     return [msgspec.structs.replace(add, partition_values=values) for add in written]
+
+
+def files_to_scan(adds: Sequence[Add]) -> pa.Table:
+    """Return files as a scan takes them."""
+    return pa.table(
+        {
+            "path": pa.array([add.path for add in adds], pa.string()),
+            "size": pa.array([add.size for add in adds], pa.int64()),
+            "partition_values": pa.array(
+                [dump_values(add.partition_values) for add in adds], pa.string()
+            ),
+            "deletion_vector": pa.array([_vector(add) for add in adds], pa.string()),
+        }
+    )
 
 
 def _records(add: Add) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,16 +10,19 @@ import pyarrow as pa
 
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.data.scan import OpenRoot, ScanSpec, output_schema, scan_files
-from deltasql.errors import MissingExtraError
+from deltasql.errors import CorruptDataError, MissingExtraError
 from deltasql.protocol.features import require_readable
 from deltasql.storage.port import ObjectStore
 
-_COLUMNS = ("path", "size", "partition_values", "deletion_vector")
+SCAN_COLUMNS = ("path", "size", "partition_values", "deletion_vector")
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What to read of a table; nothing is read before one of the methods is called."""
+    """What to read of a table; nothing is read before one of the methods is called.
+
+    `files` is the list of files where it is not that of the snapshot: inside a transaction.
+    """
 
     snapshot: Snapshot
     store: ObjectStore = field(repr=False)
@@ -27,6 +30,7 @@ class Scan:
     where: str | None = None
     allowed_roots: tuple[str, ...] = ()
     open_root: OpenRoot | None = field(default=None, repr=False)
+    files: pa.Table | None = field(default=None, repr=False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches, in bounded memory.
@@ -37,14 +41,23 @@ class Scan:
         """
         require_readable(self.snapshot.protocol, self.snapshot.table.full_name)
         self.snapshot.require_files()
-        files = self.snapshot.files(_COLUMNS, where=self.where)
-        return scan_files(
-            files,
+        files = self.files
+        batches = scan_files(
+            self.snapshot.files(SCAN_COLUMNS, where=self.where) if files is None else files,
             self._spec,
             self.store,
             columns=self.columns,
             predicate=self.snapshot.predicate(self.where),
         )
+        return self._unless_vacuumed(batches)
+
+    def _unless_vacuumed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches; where a file is missing, tell whether vacuum has deleted it."""
+        try:
+            yield from batches
+        except CorruptDataError:
+            self.snapshot.refuse_vacuumed()
+            raise
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the rows as an Arrow stream."""
@@ -96,8 +109,3 @@ class Scan:
             self.allowed_roots,
             self.open_root,
         )
-
-
-def columns_or_none(columns: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return a choice of columns as a value; None is all of them."""
-    return None if columns is None else tuple(columns)

@@ -9,12 +9,12 @@ import msgspec
 import pyarrow as pa
 
 from deltasql.catalog.snapshots import Snapshot
-from deltasql.client.plans import needed_features
 from deltasql.errors import BadArgumentError, SchemaError
-from deltasql.protocol.actions import Metadata
+from deltasql.protocol.actions import Add, Metadata
 from deltasql.protocol.arrow_schema import from_arrow_schema
 from deltasql.protocol.columns import check_names, find_field, mapping_mode
-from deltasql.protocol.features import with_features
+from deltasql.protocol.features import listed_features, with_features
+from deltasql.protocol.required_features import required_features
 from deltasql.protocol.schema import (
     ArrayType,
     DataType,
@@ -45,13 +45,30 @@ def fitted_snapshot(
         return snapshot
     if mapping_mode(snapshot.metadata.configuration) != "none":
         raise SchemaError("The schema of a table with column mapping is changed by Delta Spark.")
-    check_names(wanted)
+    check_names(wanted, before=snapshot.schema)
     metadata = msgspec.structs.replace(snapshot.metadata, schema_string=print_schema(wanted))
-    return _with_metadata(snapshot, metadata, wanted)
+    return _with_metadata(snapshot, metadata)
 
 
-def _with_metadata(snapshot: Snapshot, metadata: Metadata, schema: StructType) -> Snapshot:
-    protocol = with_features(snapshot.protocol, needed_features(schema))
+def require_replaced(snapshot: Snapshot, staying: Add | None) -> None:
+    """Refuse another schema while a file of the old one stays: nobody could read both.
+
+    Raises:
+        SchemaError: names the file.
+    """
+    if staying is not None:
+        raise SchemaError(
+            f"The schema of {snapshot.table.full_name} cannot be replaced: the rows in "
+            f"{staying.path} stay.",
+            hint="Overwrite all rows to replace the schema, or add columns with "
+            'schema_mode="merge".',
+            table=snapshot.table.full_name,
+        )
+
+
+def _with_metadata(snapshot: Snapshot, metadata: Metadata) -> Snapshot:
+    listed = listed_features(snapshot.protocol)
+    protocol = with_features(snapshot.protocol, required_features(metadata, listed))
     definition = replace(snapshot.definition, metadata=metadata, protocol=protocol)
     return replace(snapshot, definition=definition)
 

@@ -8,7 +8,9 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from deltasql.catalog.catalog import SqlCatalog
@@ -17,14 +19,16 @@ from deltasql.catalog.leases import Leases
 from deltasql.catalog.log_files import LogFiles
 from deltasql.catalog.mirror_status import MirrorStatusTracker
 from deltasql.catalog.pause import is_paused
-from deltasql.catalog.rows import TableRow
+from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.verifications import Verifications
 from deltasql.client.open_work import OpenWork
-from deltasql.errors import CommitConflictError
+from deltasql.client.table_root import require_root
+from deltasql.errors import CommitConflictError, StorageUnavailableError
 from deltasql.events import CommitConflicted, Sink, VersionCommitted, discard
+from deltasql.forks import abandon, start_afresh_after_fork
 from deltasql.mirror.background import BackgroundCheckpoints
 from deltasql.mirror.checkpoints import Checkpointer
-from deltasql.mirror.engine import MirrorEngine
+from deltasql.mirror.engine import MirrorEngine, MirrorResult
 from deltasql.mirror.hinter import CommitHinter
 from deltasql.mirror.inline import InlineMirror
 from deltasql.mirror.retries import RetryPolicy
@@ -48,7 +52,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Session:
     """One open catalog with everything around it; closed once, by the Catalog."""
 
@@ -108,6 +112,15 @@ class Session:
         self.verifications = Verifications(self.book.database, self.checkpointer.leases)
         self.hinter = CommitHinter(self.book.database.tell_commits)
 
+        start_afresh_after_fork(self)
+
+    def start_afresh(self) -> None:
+        """Open the stores anew: their connections are the parent's."""
+        for store in self._stores.values():
+            abandon(store)
+        self._stores = {}
+        self._lock = threading.Lock()
+
     def store_of(self, row: TableRow) -> ObjectStore:
         """Return the store at a table's location, opened once."""
         return self.store_at(row.location)
@@ -123,6 +136,17 @@ class Session:
                 self._stores[location] = store
             return store
 
+    def require_root(self, row: TableRow) -> None:
+        """Refuse to write to a local table whose folder is gone; see `require_root`.
+
+        What was dropped or detached since has no folder of ours: the commit refuses that itself.
+        """
+        try:
+            require_root(row, self.store_of(row))
+        except StorageUnavailableError:
+            if self.book.table_by_id(row.table_id).state is TableState.ACTIVE:
+                raise
+
     def commit(
         self,
         requests: Sequence[CommitRequest],
@@ -131,6 +155,9 @@ class Session:
         reads: Sequence[TableRead] = (),
     ) -> list[Committed]:
         """Commit in SQL, tell the sinks, and mirror what the settings say."""
+        for request in requests:
+            if request.known is not None:
+                self.require_root(request.known)
         started = time.monotonic()
         try:
             done = self.book.commit(requests, transaction_id=transaction_id, reads=reads)
@@ -160,20 +187,24 @@ class Session:
                     transaction_id=transaction_id,
                 )
             )
-        for one in done:
-            try:
-                mode = self.mirror_mode(one.before)
-                if mode == "inline":
-                    self.inline.after_commit(one)
-                elif mode == "worker" and self.book.database.dialect.must_tell_commits:
-                    self.hinter.hint(one.before.table_id)
-            except Exception as error:  # noqa: BLE001 (the commit is made and must be told as such)
-                _logger.warning(
-                    "Version %d of %s is committed; its mirror is left to a later attempt (%s).",
-                    one.version,
-                    one.before.full_name,
-                    getattr(error, "code", type(error).__name__),
-                )
+        self._mirror(done)
+
+    def _mirror(self, done: Sequence[Committed]) -> None:
+        """Mirror commits as the settings say, side by side and under one deadline for all."""
+        until = self.inline.monotonic() + self.inline.deadline_s
+        for one, started in [(one, self._start_mirror(one)) for one in done]:
+            if started is not None:
+                with _left_to_later(one):
+                    self.inline.wait(started, until)
+
+    def _start_mirror(self, done: Committed) -> Future[MirrorResult] | None:
+        with _left_to_later(done):
+            mode = self.mirror_mode(done.before)
+            if mode == "inline":
+                return self.inline.start(done)
+            if mode == "worker" and self.book.database.dialect.must_tell_commits:
+                self.hinter.hint(done.before.table_id)
+        return None
 
     def mirror_mode(self, row: TableRow) -> str:
         """Return how a table is mirrored."""
@@ -214,4 +245,18 @@ class Session:
                 attempt=1,
                 error_code=error.code,
             )
+        )
+
+
+@contextmanager
+def _left_to_later(done: Committed) -> Iterator[None]:
+    """Log whatever the mirror raises: the commit is made and must be reported as such."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 (see above)
+        _logger.warning(
+            "Version %d of %s is committed; its mirror is left to a later attempt (%s).",
+            done.version,
+            done.before.full_name,
+            getattr(error, "code", type(error).__name__),
         )

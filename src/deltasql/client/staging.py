@@ -6,30 +6,46 @@ and removed again inside the transaction never reaches the commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
+from weakref import finalize
 
 import msgspec
 import pyarrow as pa
 
 from deltasql.catalog.commit_request import CommitNote, CommitRequest, TableRead
+from deltasql.catalog.file_actions import ACTION_COLUMNS, adds_of
 from deltasql.catalog.rows import TableState
 from deltasql.catalog.snapshots import Snapshot
+from deltasql.client.arguments import check_filter, columns_or_none, is_token, is_whole
 from deltasql.client.arrow_input import to_reader
-from deltasql.client.plans import Planned, plan_append, plan_delete, plan_overwrite, require_active
+from deltasql.client.plans import (
+    Planned,
+    live_adds,
+    partition_filter,
+    plan_append,
+    plan_delete,
+    plan_overwrite,
+    require_active,
+)
 from deltasql.client.presence import require_present
-from deltasql.client.rewrite import write_spec
-from deltasql.client.schema_changes import SchemaMode, fitted_snapshot
+from deltasql.client.rewrite import files_to_scan, write_spec
+from deltasql.client.scan import Scan
+from deltasql.client.schema_changes import SchemaMode, fitted_snapshot, require_replaced
 from deltasql.client.session import Session
 from deltasql.data.writer import WriteSpec, write_files
-from deltasql.errors import InvalidCommitError
-from deltasql.protocol.actions import Action, Add, Remove, Txn
+from deltasql.errors import BadArgumentError, InvalidCommitError
+from deltasql.protocol.actions import Action, Add, Txn
 from deltasql.protocol.codec import decode_commit, from_json_object
 from deltasql.protocol.conflicts import ReadSet
 from deltasql.protocol.features import require_writable
 from deltasql.protocol.identity import FileKey, file_key
+from deltasql.protocol.net_actions import NetActions
+from deltasql.protocol.predicate import Predicate, may_match
 from deltasql.protocol.schema import StructType
+from deltasql.protocol.stats import parse_stats
 from deltasql.protocol.validate import check_commit
 from deltasql.storage.port import ObjectStore
 
@@ -46,6 +62,25 @@ class CommitOptions:
     txn: tuple[str, int] | None = None
     operation: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what looks like a token or a version and is none.
+
+        Raises:
+            BadArgumentError: names the option.
+        """
+        if self.commit_id is not None and not is_token(self.commit_id):
+            raise BadArgumentError(
+                f"commit_id is {self.commit_id!r}; a token is a text that is not empty."
+            )
+        if self.expected_version is not None and not is_whole(self.expected_version):
+            raise BadArgumentError(
+                f"expected_version is {self.expected_version!r}, not the number of a version."
+            )
+        if self.txn is not None and not _is_txn(self.txn):
+            raise BadArgumentError(
+                f"txn is {self.txn!r}, not the id of an application and its version."
+            )
+
 
 class StagedTable:
     """One table inside a transaction."""
@@ -53,47 +88,95 @@ class StagedTable:
     def __init__(self, session: Session, snapshot: Snapshot) -> None:
         self._session = session
         self.snapshot = snapshot
-        self._adds: dict[FileKey, Add] = {}
-        self._removes: dict[FileKey, Remove] = {}
-        self._others: list[Action] = []
+        self._net = NetActions(self._live_among)
         self._read = ReadSet(snapshot.version)
         self._notes: list[CommitNote] = []
         self._expected: int | None = None
         self._restores: int | None = None
         self._work: str | None = None
+        self._forget: finalize[Any, Any] | None = None
+        self._is_required = False
+        self._has_ended = False
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether nothing was staged."""
-        return not self._notes
+        """Tell whether a commit would change nothing."""
+        return not self._is_required and not self._net.actions
+
+    @property
+    def was_written(self) -> bool:
+        """Tell whether anything was staged, even if it changes nothing."""
+        return bool(self._notes)
 
     def read_whole(self) -> None:
         """Count the table as read from end to end: whatever is committed to it now conflicts."""
+        self._require_open()
         self._read = replace(self._read, whole_table=True)
 
     def expect_unchanged(self) -> None:
         """Let the commit take no version but the next one after the snapshot's."""
+        self._require_open()
         self._expected = self.snapshot.version
+
+    def scan(self, columns: Sequence[str] | None = None, where: str | None = None) -> Scan:
+        """Return the rows to read: those of the pinned version and what was staged since.
+
+        They count as read: a commit of others that adds or removes such rows conflicts.
+        """
+        self._require_open()
+        check_filter(where)
+        chosen = columns_or_none(columns)
+        predicate = self.snapshot.predicate(where)
+        files = [add for add in self.live_files(where) if _may_match(predicate, add)]
+        if predicate is None:
+            self.read_whole()
+        else:
+            read = ReadSet(
+                self.snapshot.version,
+                matches=partial(_may_match, predicate),
+                files=frozenset(file_key(add) for add in files),
+            )
+            self._read = _merged(self._read, read)
+        session, place = self._session, self.snapshot.table.location
+        return Scan(
+            self.snapshot,
+            self.store,
+            chosen,
+            where,
+            (place,),
+            session.store_at,
+            files_to_scan(files),
+        )
 
     def append(self, data: Any, *, schema_mode: SchemaMode = "strict") -> None:
         """Write the rows as new files, to be added by the commit."""
-        reader = to_reader(data)
+        self._require_open()
+        reader = to_reader(data, self.snapshot.schema)
         fitted = self.fit(reader.schema, schema_mode)
+        if schema_mode == "overwrite":
+            self._require_replaced(fitted, lambda _: True)
         self.stage(plan_append(self.snapshot, self._write(fitted, reader)), fitted)
 
     def overwrite(
         self, data: Any, *, where: str | None = None, schema_mode: SchemaMode = "strict"
     ) -> None:
         """Write the rows and remove all others, or those of the partitions that `where` names."""
-        reader = to_reader(data)
+        self._require_open()
+        check_filter(where)
+        reader = to_reader(data, self.snapshot.schema)
         fitted = self.fit(reader.schema, schema_mode)
-        self.stage(plan_overwrite(self.snapshot, self._write(fitted, reader), where), fitted)
-        self._drop_staged(where, keep=self._last_adds)
+        if schema_mode == "overwrite" and where is not None:
+            matches = partition_filter(self.snapshot, where)
+            self._require_replaced(fitted, lambda add: not matches(add))
+        adds = self._write(fitted, reader)
+        live = self.live_files(where)
+        self.stage(plan_overwrite(self.snapshot, adds, where, live=live), fitted)
 
     def delete(self, where: str) -> None:
         """Remove all files of the partitions that `where` names."""
-        self.stage(plan_delete(self.snapshot, where))
-        self._drop_staged(where, keep=frozenset())
+        self._require_open()
+        partition_filter(self.snapshot, where)  # refuses what is no filter of partitions
+        self.stage(plan_delete(self.snapshot, where, live=self.live_files(where)))
 
     def commit(
         self, actions: Iterable[Action | Mapping[str, Any]], *, expected_version: int | None = None
@@ -109,24 +192,29 @@ class StagedTable:
 
     def stage(self, planned: Planned, fitted: Snapshot | None = None) -> None:
         """Fold planned actions into the commit."""
-        adds = [action for action in planned.actions if isinstance(action, Add)]
-        self._last_adds = frozenset(file_key(add) for add in adds)
-        for action in planned.actions:
-            match action:
-                case Add():
-                    self._stage_add(action)
-                case Remove():
-                    self._stage_remove(action)
-                case _:
-                    self._others.append(action)
+        self._require_open()
+        rules: list[Action] = []
         if fitted is not None and fitted.metadata != self.snapshot.metadata:
-            self._others.append(fitted.metadata)
+            rules.append(fitted.metadata)
             if fitted.protocol != self.snapshot.protocol:
-                self._others.append(fitted.protocol)
+                rules.append(fitted.protocol)
             self.snapshot = fitted
+        self._net.commit((*rules, *planned.actions))
         self._read = _merged(self._read, planned.read)
         self._restores = planned.restores if planned.restores is not None else self._restores
         self._notes.append(planned.note)
+        self._is_required = self._is_required or planned.is_required
+
+    def live_files(self, where: str | None = None) -> list[Add]:
+        """Return the files that the table has after what was staged.
+
+        With a filter, of the pinned version's those that it may touch.
+        """
+        staged = self._net.adds
+        gone = self._net.removes.keys() | staged.keys()
+        before = live_adds(self.snapshot, where)
+        kept = [add for add in before if file_key(add) not in gone] if gone else before
+        return [*kept, *staged.values()]
 
     @property
     def store(self) -> ObjectStore:
@@ -150,20 +238,35 @@ class StagedTable:
 
     def begin_writing(self, began_ms: int | None = None) -> None:
         """Tell that files are written from now on, or were since then; `end` tells the end."""
+        self._require_open()
         if self._work is None:
-            self._work = self._session.open_work.begin(self.snapshot.table.table_id, began_ms)
+            open_work = self._session.open_work
+            self._work = open_work.begin(self.snapshot.table.table_id, began_ms)
+            self._forget = finalize(self, open_work.forget, self._work)
+            self._forget.atexit = False
 
     def end(self) -> None:
-        """Forget what was staged: it is committed, or given up."""
+        """End the write: it is committed, or given up, and takes nothing more."""
+        self._has_ended = True
         work, self._work = self._work, None
         if work is not None:
+            if self._forget is not None:
+                self._forget.detach()
             self._session.open_work.end(work)
+
+    def _require_open(self) -> None:
+        if self._has_ended:
+            raise BadArgumentError(
+                f"The transaction has ended; nothing more can be done to "
+                f"{self.snapshot.table.full_name} in it.",
+                hint="Begin a new transaction.",
+            )
 
     def request(
         self, options: CommitOptions, commit_id: str, state_after: TableState = TableState.ACTIVE
     ) -> CommitRequest:
         """Return everything that was staged as one request."""
-        actions: list[Action] = [*self._others, *self._adds.values(), *self._removes.values()]
+        actions = self._net.actions
         if options.txn is not None:
             app_id, version = options.txn
             now = self._session.now_ms()
@@ -193,7 +296,7 @@ class StagedTable:
         """Return the id of a write that took long; its files are made sure of."""
         if self._work is None or not self._session.open_work.settle(self._work):
             return None
-        require_present(self._adds.values(), self._session.store_of(self.snapshot.table))
+        require_present(self._net.adds.values(), self._session.store_of(self.snapshot.table))
         return self._work
 
     def _note(self, options: CommitOptions) -> CommitNote:
@@ -207,25 +310,30 @@ class StagedTable:
         )
 
     def _write(self, fitted: Snapshot, reader: pa.RecordBatchReader) -> list[Add]:
+        self._session.require_root(self.snapshot.table)
         self.begin_writing()
         return write_files(reader, self.write_spec(fitted), self.store)
 
-    def _stage_add(self, add: Add) -> None:
-        self._removes.pop(file_key(add), None)
-        self._adds[file_key(add)] = add
+    def _require_replaced(self, fitted: Snapshot, stays: Callable[[Add], bool]) -> None:
+        """Refuse another schema where a file stays, and let none come in meanwhile."""
+        if fitted.metadata == self.snapshot.metadata:
+            return
+        require_replaced(self.snapshot, next(filter(stays, self.live_files()), None))
+        self.read_whole()
 
-    def _stage_remove(self, remove: Remove) -> None:
-        key = file_key(remove)
-        if self._adds.pop(key, None) is None:
-            self._removes[key] = remove
+    def _live_among(self, keys: Collection[FileKey]) -> frozenset[FileKey]:
+        """Return which of these files the table has without what was staged."""
+        if self.snapshot.version < self.snapshot.table.first_version:  # the table is only planned
+            return frozenset()
+        paths = sorted({path for path, _ in keys})
+        files = self.snapshot.files_named(paths, ACTION_COLUMNS)
+        return frozenset(file_key(add) for add in adds_of(files.to_batches()))
 
-    def _drop_staged(self, where: str | None, keep: frozenset[FileKey]) -> None:
-        from deltasql.client.plans import partition_filter  # noqa: PLC0415 (rare)
 
-        matches = None if where is None else partition_filter(self.snapshot, where)
-        for key, add in list(self._adds.items()):
-            if key not in keep and (matches is None or matches(add)):
-                del self._adds[key]
+def _is_txn(txn: object) -> bool:
+    return (
+        isinstance(txn, tuple | list) and len(txn) == 2 and is_token(txn[0]) and is_whole(txn[1])  # noqa: PLR2004
+    )
 
 
 def to_actions(given: Iterable[Action | Mapping[str, Any]] | bytes | str) -> list[Action]:
@@ -235,6 +343,10 @@ def to_actions(given: Iterable[Action | Mapping[str, Any]] | bytes | str) -> lis
     if isinstance(given, bytes):
         return decode_commit(given, version=None)
     return [from_json_object(one) if isinstance(one, Mapping) else one for one in given]
+
+
+def _may_match(predicate: Predicate | None, add: Add) -> bool:
+    return predicate is None or may_match(predicate, parse_stats(add.stats), add.partition_values)
 
 
 def _merged(one: ReadSet, other: ReadSet) -> ReadSet:

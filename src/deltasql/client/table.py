@@ -5,26 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from deltasql.catalog.catalog import FileChange
 from deltasql.catalog.history import HistoryEntry
 from deltasql.catalog.rebased import RebasedCommit
 from deltasql.catalog.rows import TableRow, TableState
-from deltasql.catalog.snapshots import Snapshot
+from deltasql.catalog.snapshots import Snapshot, gone_error, require_in_catalog
 from deltasql.client import plans
+from deltasql.client.arguments import check_filter, check_version, columns_or_none
+from deltasql.client.constraint_checks import RowsInPlace
 from deltasql.client.detail import table_detail
 from deltasql.client.repeats import written_before
 from deltasql.client.rewrite import choose_groups, rewrite, write_spec
-from deltasql.client.scan import Scan, columns_or_none
+from deltasql.client.scan import Scan
 from deltasql.client.schema_changes import SchemaMode
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions, StagedTable, to_actions
 from deltasql.client.take_back import leave, let_go
 from deltasql.client.times import to_ms
 from deltasql.client.waiting import complete_log, wait_mirrored
-from deltasql.errors import BadArgumentError, CommitConflictError, TableStateError
+from deltasql.errors import (
+    BadArgumentError,
+    CommitConflictError,
+    TableNotFoundError,
+    TableStateError,
+)
 from deltasql.events import SnapshotOpened
 from deltasql.protocol.actions import Action, Add, Metadata, Protocol
 from deltasql.protocol.schema import StructField, StructType
@@ -83,21 +90,29 @@ class Table:
 
     def refresh(self) -> TableRow:
         """Return the table's row as it is now."""
-        self._row = self._session.book.table_by_id(self._row.table_id)
+        try:
+            self._row = self._session.book.table_by_id(self._row.table_id)
+        except TableNotFoundError as error:
+            raise gone_error(self._row) from error
         return self._row
 
     def snapshot(
         self,
         version: int | None = None,
-        timestamp: datetime | int | str | None = None,
+        timestamp: datetime | date | int | str | None = None,
         where: str | None = None,
     ) -> Snapshot:
         """Return one version of the table: the newest, a given one, or that of a time."""
         started = time.monotonic()
+        check_version(version)
+        check_filter(where)
         moment = None if timestamp is None else to_ms(timestamp)
-        found = self._session.book.snapshot(
-            self.table_id, version=version, timestamp=moment, where=where
-        )
+        try:
+            found = self._session.book.snapshot(
+                self.table_id, version=version, timestamp=moment, where=where
+            )
+        except TableNotFoundError as error:
+            raise gone_error(self._row) from error
         self._session.sink(
             SnapshotOpened(
                 table_id=self.table_id,
@@ -113,14 +128,14 @@ class Table:
         columns: Sequence[str] | None = None,
         where: str | None = None,
         version: int | None = None,
-        timestamp: datetime | int | str | None = None,
+        timestamp: datetime | date | int | str | None = None,
         allowed_roots: Sequence[str] = (),
     ) -> Scan:
         """Return the rows to read; `allowed_roots` lets a shallow clone reach its source."""
+        chosen = columns_or_none(columns)
         snapshot = self.snapshot(version, timestamp, where)
         # an absolute path below the table itself leads nowhere else
         roots = (self._row.location, *allowed_roots)
-        chosen = columns_or_none(columns)
         return Scan(snapshot, self.store, chosen, where, roots, self._session.store_at)
 
     def append(self, data: Any, *, schema_mode: SchemaMode = "strict", **options: Any) -> int:
@@ -168,6 +183,9 @@ class Table:
         """Commit Delta actions as they are; with `expected_version`, only on that version."""
         given = to_actions(actions)
         chosen = CommitOptions(expected_version=expected_version, **options)
+        found = None if chosen.txn is None else self._already(chosen)
+        if found is not None:
+            return found
 
         def work(staged: StagedTable) -> None:
             staged.commit(given, expected_version=expected_version)
@@ -186,7 +204,8 @@ class Table:
         snapshot = self.snapshot()
         plans.require_active(snapshot)
         chosen = None if where is None else plans.partition_filter(snapshot, where)
-        files = [add for add in plans.live_adds(snapshot) if chosen is None or chosen(add)]
+        files = plans.live_adds(snapshot, None if chosen is None else chosen.predicate)
+        files = [add for add in files if chosen is None or chosen(add)]
         spec = write_spec(
             snapshot,
             self._session.new_id,
@@ -198,6 +217,7 @@ class Table:
         groups = choose_groups(files, spec.file_size)
         if not groups:
             return snapshot.version
+        self._session.require_root(snapshot.table)
         staged = StagedTable(self._session, snapshot)
         staged.begin_writing()
         try:
@@ -217,24 +237,29 @@ class Table:
         description: str | None = None,
         **options: Any,
     ) -> int:
-        """Add columns, set or unset properties, or describe the table."""
+        """Add columns, set or unset properties, or describe the table.
+
+        Raises:
+            ConstraintViolationError: a row breaks a constraint that would be added.
+        """
         self._session.check_settings(properties or {})
 
         def plan(snapshot: Snapshot) -> plans.Planned:
-            return plans.plan_alter(
+            planned = plans.plan_alter(
                 snapshot,
                 add=add,
                 set_properties=properties,
                 unset=unset,
                 description=description,
             )
+            return RowsInPlace(snapshot, self.store, self._session.store_at).checked(planned)
 
         return self._replan(plan, options)
 
     def restore(
         self,
         version: int | None = None,
-        timestamp: datetime | int | str | None = None,
+        timestamp: datetime | date | int | str | None = None,
         **options: Any,
     ) -> int:
         """Bring an older version back as a new one; the versions between stay in the history."""
@@ -255,7 +280,8 @@ class Table:
         """
         from deltasql.client.vacuum import vacuum_with  # noqa: PLC0415 (rare)
 
-        return vacuum_with(self._session, self.refresh(), options, dry_run=dry_run)
+        require_in_catalog(self.refresh())
+        return vacuum_with(self._session, self._row, options, dry_run=dry_run)
 
     def follow(self) -> int:
         """Bring a read-only import to the head of its log and return the version.
@@ -265,11 +291,16 @@ class Table:
         """
         from deltasql.client.import_face import follow  # noqa: PLC0415 (pyarrow)
 
-        self._row = follow(self._session, self.refresh())
+        require_in_catalog(self.refresh())
+        self._row = follow(self._session, self._row)
         return self._row.current_version
 
-    def detach(self) -> int:
+    def detach(self, *, keep_timestamps: bool = False) -> int:
         """End deltasql's hold: the log becomes complete and unfenced, any Delta writer may go on.
+
+        In-commit timestamps that deltasql switched on are switched off, because not every Delta
+        writer knows them: from then on readers take a version's time from its file. With
+        `keep_timestamps` they stay.
 
         The log of a read-only import was never ours: the table is let go without a commit. Safe
         to repeat.
@@ -278,12 +309,13 @@ class Table:
             MirrorLagError: the log could not be completed; nothing was changed.
         """
         state = self.refresh().state
+        require_in_catalog(self._row)
         if state is TableState.READ_ONLY:
             return let_go(self._session, self._row)
         complete_log(self._session, self.table_id, self.version)
         if state is not TableState.DETACHED:  # else one that died before its end
             snapshot = self.snapshot()
-            planned = plans.plan_detach(snapshot)
+            planned = plans.plan_detach(snapshot, keep_timestamps=keep_timestamps)
             self._commit_planned(snapshot, planned, _NOTHING, TableState.DETACHED)
             complete_log(self._session, self.table_id, self.version)
         leave(self._session, self._row)
@@ -299,6 +331,8 @@ class Table:
 
     def changes(self, after: int, upto: int | None = None) -> list[FileChange]:
         """Return the files that came and went after one version and up to another."""
+        check_version(after, "after")
+        check_version(upto, "upto")
         last = self.version if upto is None else upto
         return self._session.book.changes(self.table_id, after, last)
 
@@ -312,7 +346,9 @@ class Table:
         Raises:
             MirrorLagError: it did not get there in time; the commit is safe in SQL.
         """
-        wanted = self.version if version is None else version
+        check_version(version)
+        require_in_catalog(self.refresh())
+        wanted = self._row.current_version if version is None else version
         wait_mirrored(self._session, self.table_id, wanted, timeout)
 
     def _plan_restore(self, now: Snapshot, old: Snapshot) -> plans.Planned:
@@ -334,7 +370,7 @@ class Table:
             token = options.commit_id or self._session.new_id()
             try:
                 return self._commit_staged(staged, options, commit_id=token)
-            except (CommitConflictError, TableStateError):
+            except (CommitConflictError, TableStateError, TableNotFoundError):
                 options = replace(options, commit_id=token)
         return self._once(work, options)
 
@@ -383,9 +419,17 @@ class Table:
         state_after: TableState = TableState.ACTIVE,
         commit_id: str | None = None,
     ) -> int:
+        if staged.is_empty and options.txn is None and _is_expected(staged.snapshot, options):
+            return staged.snapshot.version
         token = commit_id or options.commit_id or self._session.new_id()
         request = staged.request(options, token, state_after)
-        done = self._session.commit([request])[0]
+        try:
+            done = self._session.commit([request])[0]
+        except CommitConflictError:
+            found = None if options.txn is None else self._already(options)
+            if found is None:
+                raise
+            return found  # the same batch, sent twice at once
         if not any(isinstance(action, Metadata | Protocol) for action in request.actions):
             self._row = replace(
                 done.before, current_version=max(done.version, done.before.current_version)
@@ -394,3 +438,7 @@ class Table:
 
     def _already(self, options: CommitOptions) -> int | None:
         return written_before(self._session, self.table_id, options)
+
+
+def _is_expected(snapshot: Snapshot, options: CommitOptions) -> bool:
+    return options.expected_version in (None, snapshot.version)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -12,7 +14,9 @@ from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.repeats import written_before
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions, StagedTable
-from deltasql.errors import BadArgumentError, TableNotFoundError
+from deltasql.errors import BadArgumentError, CommitConflictError, TableNotFoundError
+
+_logger = logging.getLogger(__name__)
 
 
 class Transaction:
@@ -28,11 +32,13 @@ class Transaction:
         self._tables: dict[str, StagedTable] = {}
         self._pinned: dict[str, TableRow] | None = None
         self._versions: Mapping[str, int] | None = None
+        self._was_rolled_back = False
+        self._was_tried = False
         self.transaction_id = options.commit_id or session.new_id()
 
     def table(self, name: str) -> StagedTable:
         """Return a table to stage work on; the same one each time it is named."""
-        if self._versions is not None:
+        if self._versions is not None or self._was_rolled_back:
             raise BadArgumentError("The transaction has ended.")
         row = self._row(name)
         staged = self._tables.get(row.table_id)
@@ -67,30 +73,45 @@ class Transaction:
         Raises:
             CommitConflictError: somebody else changed what was read; nothing was committed.
         """
+        if self._was_rolled_back:
+            raise BadArgumentError(
+                "The transaction was rolled back and cannot be committed.",
+                hint="Begin a new transaction.",
+            )
         if self._versions is not None:
             return self._versions
-        staged = [table for table in self._tables.values() if not table.is_empty]
+        self._was_tried = True
+        staged = [table for table in self._tables.values() if self._is_changed(table)]
         before = self._before(staged)
-        if before:
+        try:
+            self._versions = before | self._commit_others(staged, before)
+        except CommitConflictError:
+            # The same write of another thread or process may have won.
+            before = self._before(staged)
+            if not staged or len(before) < len(staged):
+                raise
             self._versions = before
-            self._end()
-            return before
-        requests = [table.request(self._options, self.transaction_id) for table in staged]
-        if requests:
-            others = [table for table in self._tables.values() if table.is_empty]
-            found = [table.as_read(self.transaction_id) for table in others]
-            reads = [read for read in found if read is not None]
-            done = self._session.commit(requests, transaction_id=self.transaction_id, reads=reads)
-            self._versions = {one.before.full_name: one.version for one in done}
-        else:
-            self._versions = {}
         self._end()
         return self._versions
 
-    def _before(self, staged: Sequence[StagedTable]) -> Mapping[str, int]:
-        """Return what to tell if the application has written this to all of the tables before.
+    def _commit_others(
+        self, staged: Sequence[StagedTable], before: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Commit to the tables that the application has not written to before."""
+        new = [table for table in staged if table.snapshot.table.full_name not in before]
+        requests = [table.request(self._options, self.transaction_id) for table in new]
+        if not requests:
+            return {}
+        others = [table for table in self._tables.values() if table not in new]
+        found = [table.as_read(self.transaction_id) for table in others]
+        reads = [read for read in found if read is not None]
+        done = self._session.commit(requests, transaction_id=self.transaction_id, reads=reads)
+        return {one.before.full_name: one.version for one in done}
 
-        If it has only to some, the commit refuses: then it is not the same transaction.
+    def _before(self, staged: Sequence[StagedTable]) -> dict[str, int]:
+        """Return the tables that the application has written this to before, with a version.
+
+        As in Delta, each table knows by itself: it is left alone, the others are written.
         """
         if self._options.txn is None:
             return {}
@@ -98,8 +119,11 @@ class Transaction:
         found = {
             r.full_name: written_before(self._session, r.table_id, self._options) for r in rows
         }
-        versions = {name: version for name, version in found.items() if version is not None}
-        return versions if len(versions) == len(rows) else {}
+        return {name: version for name, version in found.items() if version is not None}
+
+    def _is_changed(self, table: StagedTable) -> bool:
+        """Tell whether a table gets a version; that an application has written is a change too."""
+        return not table.is_empty or (self._options.txn is not None and table.was_written)
 
     def _end(self) -> None:
         for table in self._tables.values():
@@ -122,7 +146,20 @@ class Transaction:
         try:
             if kind is None:
                 self.commit()
-            else:
-                self._versions = {}
+            elif self._versions is None:
+                self._was_rolled_back = True
         finally:
             self._end()
+
+    def __del__(self) -> None:
+        """Warn of staged work that is dropped because nobody committed it."""
+        if self._versions is not None or self._was_rolled_back or self._was_tried:
+            return
+        names = [one.snapshot.table.full_name for one in self._tables.values() if one.was_written]
+        if names:
+            text = (
+                f"A transaction on {', '.join(sorted(names))} was neither committed nor used in a "
+                "with block; its work is dropped."
+            )
+            _logger.warning(text)
+            warnings.warn(text, ResourceWarning, stacklevel=1, source=self)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from deltasql.catalog.commit_request import CommitRequest
 from deltasql.catalog.rows import TableRow
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.creation import TableSpec
@@ -17,7 +18,7 @@ from deltasql.client.new_table import PlannedTable, create_with, plan_table, rec
 from deltasql.client.repeats import written_before
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions, StagedTable
-from deltasql.errors import OwnershipError
+from deltasql.errors import CommitConflictError, OwnershipError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,12 @@ class WriteDesk:
         """Return the version to tell of a write that was made before, or None."""
         return written_before(self.session, table_id, options)
 
-    def existing(self, table_id: str) -> WriteTarget:
-        """Pin a table at its newest version."""
+    def existing(self, table_id: str, version: int | None = None) -> WriteTarget:
+        """Pin a table at its newest version, or at an older one that its rows come from."""
         found = self.session.book.table_by_id(table_id)
+        self.session.require_root(found)
+        if version is not None:
+            found = replace(found, current_version=min(version, found.current_version))
         return WriteTarget(found, self._epoch, self.session.now_ms())
 
     def new(self, spec: TableSpec) -> WriteTarget:
@@ -82,11 +86,21 @@ class WriteDesk:
             token = options.commit_id or self.session.new_id()
             request = staged.request(options, token)
             if target.new is None:
-                return self.session.commit([request])[0].version
+                return self._commit(request, options)
             recheck(self.session, target.new)
             return create_with(self.session, target.new, request)
         finally:
             staged.end()
+
+    def _commit(self, request: CommitRequest, options: CommitOptions) -> int:
+        """Commit to a table that is there; where the same write of another has won, it is done."""
+        try:
+            return self.session.commit([request])[0].version
+        except CommitConflictError:
+            found = self.before(request.table_id, options)
+            if found is None:
+                raise
+            return found
 
     @property
     def _epoch(self) -> int:

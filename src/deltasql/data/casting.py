@@ -42,6 +42,27 @@ def to_physical(batch: pa.RecordBatch, schema: StructType, mode: MappingMode) ->
     return _batch(arrays, target, batch.num_rows)
 
 
+def check_input(schema: pa.Schema) -> None:
+    """Refuse columns whose stored values are not what they mean.
+
+    Raises:
+        SchemaError: names the column and its extension type.
+    """
+    for field in schema:
+        _check_extensions(field.type, field.name)
+
+
+def _check_extensions(kind: pa.DataType, path: str) -> None:
+    if isinstance(kind, pa.BaseExtensionType):
+        from_arrow_type(kind, path)
+    elif pa.types.is_dictionary(kind):
+        _check_extensions(kind.value_type, path)
+    else:
+        for position in range(kind.num_fields):
+            below = kind.field(position)
+            _check_extensions(below.type, f"{path}.{below.name}")
+
+
 def is_widening(source: DataType, target: DataType) -> bool:
     """Tell whether every value of one type is a value of the other."""
     if source == target or source.name == "void":
@@ -106,7 +127,18 @@ def _pass(*_: object) -> None:
     """Nothing to object to."""
 
 
-_INPUT = Shape("none", False, _find_by_name, _cast, _absent, _extra, check_not_null, _misfit)
+def _check_values(field: StructField, array: Any, parent: Any, path: str) -> None:
+    check_not_null(field, array, parent, path)
+    if field.type.name == "string":
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise SchemaError(
+                f"The column {path} holds text that is not UTF-8.", column=path
+            ) from error
+
+
+_INPUT = Shape("none", False, _find_by_name, _cast, _absent, _extra, _check_values, _misfit)
 
 
 def _renaming(mode: MappingMode) -> Shape:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from deltasql.errors import BadPredicateError, ConstraintViolationError, UnsupportedFeatureError
 from deltasql.protocol.columns import (
+    CONSTRAINT_PREFIX,
     INVARIANTS,
     fields_with_paths,
     has_default,
@@ -26,8 +27,6 @@ from deltasql.protocol.columns import (
 )
 from deltasql.protocol.predicate import parse_predicate, to_arrow
 from deltasql.protocol.schema import StructField, StructType
-
-_CONSTRAINT = "delta.constraints."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ def row_checks(
     Raises:
         UnsupportedFeatureError: one of them says more than our filters can.
     """
-    return [_check(name, text, schema, zone) for name, text in check_texts(schema, configuration)]
+    return [to_check(name, text, schema, zone) for name, text in check_texts(schema, configuration)]
 
 
 def check_texts(schema: StructType, configuration: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -59,9 +58,9 @@ def check_texts(schema: StructType, configuration: Mapping[str, str]) -> list[tu
         UnsupportedFeatureError: an invariant cannot be read.
     """
     texts = [
-        (key.removeprefix(_CONSTRAINT), text)
+        (key.removeprefix(CONSTRAINT_PREFIX), text)
         for key, text in configuration.items()
-        if key.startswith(_CONSTRAINT)
+        if key.startswith(CONSTRAINT_PREFIX)
     ]
     for path, field in fields_with_paths(schema):
         text = invariant(field)
@@ -139,7 +138,12 @@ def _unwritable(path: str, what: str) -> UnsupportedFeatureError:
     )
 
 
-def _check(name: str, text: str, schema: StructType, zone: tzinfo) -> RowCheck:
+def to_check(name: str, text: str, schema: StructType, zone: tzinfo = UTC) -> RowCheck:
+    """Return one condition, ready to be evaluated.
+
+    Raises:
+        UnsupportedFeatureError: it says more than our filters can.
+    """
     try:
         return RowCheck(name, text, to_arrow(parse_predicate(text, schema, zone=zone)))
     except BadPredicateError as error:

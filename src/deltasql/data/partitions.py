@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.errors import SchemaError
+from deltasql.errors import ConstraintViolationError, SchemaError
 from deltasql.protocol.columns import MappingMode, physical_name
 from deltasql.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
 from deltasql.protocol.values import TIMESTAMPS, Value, parse_partition_value, print_partition_value
@@ -97,9 +97,22 @@ def _text(scalar: pa.Scalar, field: StructField) -> str | None:
     value: Value = scalar.value if is_raw else scalar.as_py()
     try:
         # The empty text is null: the log has no other way to say it.
-        return print_partition_value(value, field.type) or None
+        text = print_partition_value(value, field.type) or None
+    except UnicodeDecodeError as error:
+        raise SchemaError(
+            f"The partition column {field.name} holds the bytes {value!r}, which are not UTF-8: "
+            "a Delta log cannot hold them.",
+            column=field.name,
+        ) from error
     except (ValueError, OverflowError) as error:
         raise SchemaError(
             f"The partition column {field.name} holds a date outside of the years 1 to 9999.",
             column=field.name,
         ) from error
+    if text is None and not field.nullable:
+        raise ConstraintViolationError(
+            f"The partition column {field.name} is NOT NULL and cannot hold an empty value: "
+            "Delta stores it as null.",
+            column=field.name,
+        )
+    return text

@@ -11,7 +11,7 @@ from deltasql.data.file_columns import FileColumns
 from deltasql.data.footer import summarize_group
 from deltasql.protocol.arrow_schema import to_arrow_type
 from deltasql.protocol.predicate import Column, Predicate
-from deltasql.protocol.predicate_match import Facts, answers, partition_facts
+from deltasql.protocol.predicate_match import Facts, can_be_true, partition_facts
 from deltasql.protocol.values import FLOATS
 
 
@@ -29,7 +29,7 @@ def may_group_match(
             return partition_facts(column, partition_values[name])
         return _facts(column, group, columns)
 
-    return group.num_rows > 0 and True in answers(predicate, known)
+    return group.num_rows > 0 and can_be_true(predicate, known)
 
 
 def _facts(column: Column, group: Any, columns: FileColumns) -> Facts:

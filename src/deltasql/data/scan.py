@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import msgspec
 import pyarrow as pa
 
+from deltasql.catalog.file_actions import vector_of
 from deltasql.data.file_reader import FileReader, FileToRead, ReadPlan
 from deltasql.data.ordered import in_order
-from deltasql.errors import CorruptDataError, SchemaError
-from deltasql.protocol.actions import DeletionVector
+from deltasql.errors import CorruptDataError, MalformedActionError, SchemaError
 from deltasql.protocol.arrow_schema import to_arrow_schema
 from deltasql.protocol.columns import MappingMode, find_field, loosen_columns, mapping_mode
 from deltasql.protocol.predicate import Predicate, columns_of, may_match
@@ -125,15 +125,11 @@ def _file(row: dict[str, Any]) -> FileToRead:
             row["path"],
             row["size"],
             msgspec.json.decode(row["partition_values"] or "{}", type=dict[str, str | None]),
-            _vector(row["deletion_vector"]),
-            _vector(row.get("among")),
+            vector_of(row["deletion_vector"]),
+            vector_of(row.get("among")),
         )
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, MalformedActionError) as error:
         raise CorruptDataError(f"The entry of the file {row['path']} is malformed.") from error
-
-
-def _vector(text: str | None) -> DeletionVector | None:
-    return msgspec.json.decode(text, type=DeletionVector) if text else None
 
 
 def _may_match(file: FileToRead, predicate: Predicate | None) -> bool:

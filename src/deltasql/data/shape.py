@@ -171,7 +171,14 @@ def _plain(array: Any) -> Any:
     if isinstance(array.type, pa.BaseExtensionType):
         return _plain(array.storage)
     if pa.types.is_dictionary(array.type):
-        return _plain(array.dictionary_decode())
+        return _without_views(_plain(array.dictionary)).take(array.indices)
     if pa.types.is_run_end_encoded(array.type):
         return _plain(pc.run_end_decode(array))
     return array
+
+
+def _without_views(array: Any) -> Any:
+    """Return the values in a type that Arrow can take from; Polars has its categories as views."""
+    if pa.types.is_string_view(array.type):
+        return array.cast(pa.large_string())
+    return array.cast(pa.large_binary()) if pa.types.is_binary_view(array.type) else array

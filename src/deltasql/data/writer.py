@@ -15,7 +15,7 @@ from datetime import UTC, tzinfo
 
 import pyarrow as pa
 
-from deltasql.data.casting import conform, to_physical
+from deltasql.data.casting import check_input, conform, to_physical
 from deltasql.data.constraints import RowCheck, enforce, refuse_unwritable, row_checks
 from deltasql.data.defaults import filled, missing_defaults
 from deltasql.data.parquet_file import FileLayout, OpenFile, layout_of
@@ -24,7 +24,7 @@ from deltasql.data.text_lengths import enforce_lengths
 from deltasql.errors import ConfigError, DeltaSqlError, SchemaError
 from deltasql.protocol.actions import Add
 from deltasql.protocol.columns import MappingMode, mapping_mode
-from deltasql.protocol.schema import StructField, StructType
+from deltasql.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
 from deltasql.protocol.text_limits import text_limits
 from deltasql.storage.paths import encode_path
 from deltasql.storage.port import ObjectStore
@@ -90,6 +90,7 @@ def write_files(batches: pa.RecordBatchReader, spec: WriteSpec, store: ObjectSto
         ConstraintViolationError: a row breaks a constraint.
         UnsupportedFeatureError: the table needs what this writer cannot do.
     """
+    check_input(batches.schema)
     names = batches.schema.names
     defaults = missing_defaults(spec.schema, names)
     refuse_unwritable(spec.schema, [*names, *defaults])
@@ -106,7 +107,7 @@ def write_files(batches: pa.RecordBatchReader, spec: WriteSpec, store: ObjectSto
 
 
 def _empty(batches: pa.RecordBatchReader) -> pa.RecordBatch:
-    columns = [pa.array([], kind) for kind in batches.schema.types]
+    columns = [pa.nulls(0, kind) for kind in batches.schema.types]
     return pa.RecordBatch.from_arrays(columns, schema=batches.schema)
 
 
@@ -209,4 +210,23 @@ def file_schema(schema: StructType, partitions: Sequence[StructField]) -> Struct
     kept = [one for one in schema.fields if one.name not in names and one.type.name != "void"]
     if not kept:
         raise SchemaError("The table has no column besides its partition columns.")
+    for one in kept:
+        _refuse_empty_structs(one.type, one.name)
     return StructType(tuple(kept))
+
+
+def _refuse_empty_structs(kind: DataType, path: str) -> None:
+    match kind:
+        case StructType(fields=()):
+            raise SchemaError(
+                f"The column {path} is a struct without fields, which Parquet cannot hold.",
+                column=path,
+            )
+        case StructType(fields=fields):
+            for one in fields:
+                _refuse_empty_structs(one.type, f"{path}.{one.name}")
+        case ArrayType(element=element):
+            _refuse_empty_structs(element, f"{path}.element")
+        case MapType(key=key, value=value):
+            _refuse_empty_structs(key, f"{path}.key")
+            _refuse_empty_structs(value, f"{path}.value")

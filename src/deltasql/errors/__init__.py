@@ -9,10 +9,12 @@
                                  TableStateError  CommitConflictError*  CatalogUnavailableError*
                                  CommitUnknownError*  SchemaOutdatedError  SchemaMissingError
                                  CatalogCorruptError  PermissionDeniedError  LoginRefusedError
+                                 CatalogReplacedError
       StorageError               ObjectNotFoundError  ObjectExistsError  AccessDeniedError
                                  StorageUnavailableError*  UnsafeStoreError
       MirrorError                MirrorConflictError  MirrorLagError*  OwnershipError  RebaseError
                                  CheckpointError  LeaseLostError*
+      OutputError
       TableImportError           SourceChangedError*  ImportDifferenceError  NotResumableError
                                  CutoverError
       SparkJobError  StreamError  ChangeDataMissingError
@@ -27,6 +29,7 @@ from deltasql.errors.base import DeltaSqlError, is_passing
 from deltasql.errors.catalog import (
     CatalogCorruptError,
     CatalogError,
+    CatalogReplacedError,
     CatalogUnavailableError,
     CommitConflictError,
     CommitUnknownError,
@@ -46,6 +49,7 @@ from deltasql.errors.config import (
     ConfigError,
     ListenError,
     MissingExtraError,
+    OutputError,
 )
 from deltasql.errors.imports import (
     CutoverError,
@@ -92,6 +96,7 @@ __all__ = [
     "BadUriError",
     "CatalogCorruptError",
     "CatalogError",
+    "CatalogReplacedError",
     "CatalogUnavailableError",
     "ChangeDataMissingError",
     "CheckpointError",
@@ -116,6 +121,7 @@ __all__ = [
     "NotResumableError",
     "ObjectExistsError",
     "ObjectNotFoundError",
+    "OutputError",
     "OwnershipError",
     "PermissionDeniedError",
     "ProtocolError",

@@ -20,6 +20,7 @@ class DeltaSqlError(Exception):
         super().__init__(_one_line(message or (type(self).__doc__ or "").splitlines()[0]))
         self.context = context
         self.advice = self.hint if hint is None else hint
+        self.add_note(f"[{self.code}] hint: {self.advice}" if self.advice else f"[{self.code}]")
 
     @property
     def message(self) -> str:

@@ -22,7 +22,7 @@ class TableExistsError(CatalogError):
     """The name or the location is taken."""
 
     code = "DS302"
-    hint = "Choose another name or location, or pass exist_ok=True (--exist-ok)."
+    hint = "Choose another name or location."
 
 
 class VersionNotFoundError(CatalogError, LookupError):
@@ -65,6 +65,16 @@ class CommitUnknownError(CatalogError):
     retryable = True
     exit_code = 6
     hint = "Send the same commit again with the same commit_id: it is never applied twice."
+
+
+class CatalogReplacedError(CatalogError):
+    """The files of the catalog database were replaced or removed while it was in use."""
+
+    code = "DS314"
+    hint = (
+        "Stop all processes that use the catalog. If the database file is a backup that you have "
+        "restored, delete the files that end in -wal and -shm beside it, then start again."
+    )
 
 
 class SchemaOutdatedError(CatalogError):

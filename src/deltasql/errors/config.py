@@ -34,6 +34,13 @@ class BadArgumentError(ConfigError):
     hint = "See the command's --help or the function's documentation."
 
 
+class OutputError(DeltaSqlError):
+    """What a command prints could not be written."""
+
+    code = "DS105"
+    hint = "What the command did is done; only its output is lost. Check the disk or the pipe."
+
+
 class ListenError(ConfigError):
     """The address to listen on is taken, or not one of this machine."""
 

@@ -13,10 +13,10 @@ class ProtocolError(DeltaSqlError):
 
 
 class MalformedActionError(ProtocolError):
-    """A line of a commit is not a valid Delta action."""
+    """A commit or a checkpoint holds something that is not valid in Delta."""
 
     code = "DS201"
-    hint = "The commit file is damaged or was not written by a Delta writer; look at that line."
+    hint = "The log is damaged or not of a Delta writer; bring the file back from a backup."
 
 
 class InvalidCommitError(ProtocolError):

@@ -18,9 +18,9 @@ from deltasql.importer.parse import read_window
 from deltasql.log.owner import OWNER_KEY, Owner, claim
 from deltasql.log.segment import newest_commit
 from deltasql.protocol.actions import CommitInfo, Metadata, Protocol
-from deltasql.protocol.claim import OPERATION, claim_actions
+from deltasql.protocol.claim import OPERATION, claim_actions, require_claimable
 from deltasql.protocol.codec import serialize_actions
-from deltasql.protocol.features import is_fenced, require_writable
+from deltasql.protocol.features import is_fenced
 from deltasql.protocol.files import commit_key
 from deltasql.storage.create import Created, create_once
 from deltasql.storage.port import ObjectStore
@@ -74,7 +74,8 @@ class Cutover:
         if noted_claim(row) is None:
             if not self.follow:
                 self._require_head(row)
-            _require_free(row, self.book.snapshot(row.table_id).protocol)
+            snapshot = self.book.snapshot(row.table_id)
+            _require_free(row, snapshot.protocol, snapshot.metadata)
         self._take_marker(row)
         for lost in range(_RACES):
             begun = noted_claim(row)
@@ -123,7 +124,7 @@ class Cutover:
             protocol = next((c for c in changes[::-1] if isinstance(c, Protocol)), protocol)
             metadata = next((c for c in changes[::-1] if isinstance(c, Metadata)), metadata)
             last, newest = window.last, max(commit_times(window.versions, newest))
-            _require_free(row, protocol)
+            _require_free(row, protocol, metadata)
         before = max(row.current_version, last)
         info = CommitInfo(
             timestamp=max(self.now_ms(), newest + 1),
@@ -167,8 +168,8 @@ def _newer(store: ObjectStore, version: int) -> Iterator[CommitFile]:
         yield CommitFile(each, info.size, info.modified_ms)
 
 
-def _require_free(row: TableRow, protocol: Protocol) -> None:
-    require_writable(protocol, row.full_name)
+def _require_free(row: TableRow, protocol: Protocol, metadata: Metadata) -> None:
+    require_claimable(protocol, metadata, row.full_name)
     if is_fenced(protocol):
         raise OwnershipError(
             f"The log of {row.full_name} is fenced: a catalog that we do not know manages it.",

@@ -16,12 +16,26 @@ _TELLING = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class FoundLog:
+    """A folder with a `_delta_log`; without a version in it, it is no table."""
+
+    folder: str
+    has_version: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Folder:
-    is_table: bool
+    has_log: bool
+    has_version: bool
     below: tuple[str, ...]
 
 
 def find_tables(store: ObjectStore) -> Iterator[str]:
+    """Yield every folder below the store's root that holds a Delta table; see `find_logs`."""
+    return (found.folder for found in find_logs(store) if found.has_version)
+
+
+def find_logs(store: ObjectStore) -> Iterator[FoundLog]:
     """Yield every folder below the store's root that holds a Delta log, outer ones first.
 
     A folder is told without a slash at its end; the root itself is "". Tables inside of tables are
@@ -37,8 +51,8 @@ def find_tables(store: ObjectStore) -> Iterator[str]:
             below: list[str] = []
             looks = pool.map(lambda folder: _look(store, folder), level)
             for folder, seen in zip(level, looks, strict=True):
-                if seen.is_table:
-                    yield folder.rstrip("/")
+                if seen.has_log:
+                    yield FoundLog(folder.rstrip("/"), seen.has_version)
                 below += seen.below
             level = below
 
@@ -46,11 +60,11 @@ def find_tables(store: ObjectStore) -> Iterator[str]:
 def _look(store: ObjectStore, folder: str) -> _Folder:
     inside = store.folders(folder)
     log = folder + LOG_FOLDER
-    is_table = log in inside and _has_version(store, log)
+    has_log = log in inside
+    is_table = has_log and _has_version(store, log)
     names = ((sub, sub.removeprefix(folder)) for sub in inside if sub != log)
-    return _Folder(
-        is_table, tuple(sub for sub, name in names if not is_table or not _holds_data(name))
-    )
+    below = tuple(sub for sub, name in names if not is_table or not _holds_data(name))
+    return _Folder(has_log, is_table, below)
 
 
 def _has_version(store: ObjectStore, log: str) -> bool:

@@ -15,9 +15,17 @@ from deltasql.catalog.rows import TableRow
 from deltasql.crash import crash_point
 from deltasql.log.owner import OWNER_KEY
 from deltasql.parity.log import object_digest
-from deltasql.protocol.files import LAST_CHECKPOINT, LOG_FOLDER, LogFile, LogFileKind
+from deltasql.protocol.files import (
+    LAST_CHECKPOINT,
+    LAST_CHECKPOINT_CHECKSUM,
+    LOG_FOLDER,
+    LogFile,
+    LogFileKind,
+)
 from deltasql.storage.port import ObjectInfo, ObjectStore
 
+# We write or remove these ourselves.
+_CHANGING = {OWNER_KEY, LAST_CHECKPOINT, LAST_CHECKPOINT_CHECKSUM}
 _OURS = f"{LOG_FOLDER}_deltasql_"
 _WORKERS = 8
 
@@ -40,7 +48,7 @@ def inherit(database: Database, row: TableRow, store: ObjectStore) -> int:
 
 def _strangers(store: ObjectStore, row: TableRow) -> Iterator[ObjectInfo]:
     for info in store.list_from(LOG_FOLDER):
-        if info.key in {OWNER_KEY, LAST_CHECKPOINT} or info.key.startswith(_OURS):
+        if info.key in _CHANGING or info.key.startswith(_OURS):
             continue
         file = LogFile.parse(info.key.removeprefix(LOG_FOLDER))
         is_commit = file is not None and file.kind is LogFileKind.COMMIT

@@ -134,6 +134,7 @@ def _require_beginning(window: VersionWindow, plan: ImportPlan) -> None:
         if not any(isinstance(change, kind) for change in first):
             raise MalformedActionError(
                 f"Version {plan.first} of {plan.uri} is its first and has no {kind.kind}.",
+                hint="The first version brings both; restore it from a backup.",
                 version=plan.first,
             )
 

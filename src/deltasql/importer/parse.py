@@ -63,7 +63,9 @@ class WindowReader:
         """
         if not payload or payload.isspace():
             raise MalformedActionError(
-                f"The commit {file.key} at {self.source} is empty.", version=file.version
+                f"The commit {file.key} at {self.source} is empty.",
+                hint="Bring it back from a backup.",
+                version=file.version,
             )
         parts = decode_parts(payload, version=file.version, lenient=self.lenient, schemaless=True)
         self._others(file.version, parts.others)
@@ -120,6 +122,10 @@ class WindowReader:
             )
 
 
+_LENIENT = "--lenient accepts a protocol that breaks the letter of the specification."
+_CORRECT = "Let the engine that wrote this metaData write a right one, and import the table then."
+
+
 def check_change(action: Metadata | Protocol, version: int, source: str, *, lenient: bool) -> None:
     """Refuse a protocol or metadata that we cannot go by.
 
@@ -134,7 +140,9 @@ def check_change(action: Metadata | Protocol, version: int, source: str, *, leni
         wrong = _wrong_metadata(action)
     if wrong is not None:
         raise MalformedActionError(
-            f"Version {version} of {source} is not valid: {wrong}.", version=version
+            f"Version {version} of {source} is not valid: {wrong}.",
+            hint=_LENIENT if isinstance(action, Protocol) else _CORRECT,
+            version=version,
         )
 
 

@@ -25,7 +25,7 @@ from deltasql.errors import (
     StorageUnavailableError,
 )
 from deltasql.log.row_groups import ROW_GROUP, gather
-from deltasql.protocol.files import LAST_CHECKPOINT, LOG_FOLDER, checkpoint_path
+from deltasql.protocol.files import LAST_CHECKPOINT, LAST_CHECKPOINT_CHECKSUM, checkpoint_path
 from deltasql.protocol.last_checkpoint import LastCheckpoint, decode_hint, encode_hint
 from deltasql.storage.port import ObjectStore
 
@@ -163,9 +163,8 @@ class CheckpointWriter:
 
     def _drop_hadoop_checksum(self) -> None:
         """On a local disk Hadoop keeps a checksum beside the hint, which is wrong from now on."""
-        sibling = f"{LOG_FOLDER}._last_checkpoint.crc"
-        if self.store.local_path(sibling) is not None:
-            self.store.delete(sibling)
+        if self.store.local_path(LAST_CHECKPOINT_CHECKSUM) is not None:
+            self.store.delete(LAST_CHECKPOINT_CHECKSUM)
 
 
 def describe(version: int, path: Path) -> CheckpointFile:

@@ -147,8 +147,9 @@ def _look(
             sidecars += [_sidecar_key(action.path)] if isinstance(action, Sidecar) else []
         return [CheckpointPart(file.key, file.version, None)] if has_files else [], sidecars
     with _opened(store, file.key) as parquet:
-        if not {"add", *_V2} & set(parquet.schema.names):
-            raise ValueError("it has no column add")
+        # a part may lack any kind of action: what it does not have is null
+        if not {*_FILES, *HEAD, *_V2} & set(parquet.schema.names):
+            raise ValueError("it has no column of a checkpoint")
         named = _checked(_actions(parquet, _V2), file.version)
         sidecars = [_sidecar_key(one.path) for one in named if isinstance(one, Sidecar)]
         return _cut(parquet, file.key, file.version, most_rows), sidecars

@@ -7,6 +7,7 @@ catalog finds another owner there, or a log ahead of its SQL, and writes nothing
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import msgspec
 
@@ -54,6 +55,18 @@ def claim(store: ObjectStore, owner: Owner) -> None:
     """
     if create_once(store, OWNER_KEY, encode_owner(owner)) is Created.DIFFERENT:
         check_owner(store, owner)
+
+
+def take_place(store: ObjectStore, owner: Owner, is_left: Callable[[Owner], bool]) -> None:
+    """Put the marker of a new table, also in place of one that `is_left` by a create that failed.
+
+    Raises:
+        OwnershipError: the place belongs to another catalog or table.
+    """
+    found = read_owner(store)
+    if found is not None and found != owner and is_left(found):
+        store.delete(OWNER_KEY)
+    claim(store, owner)
 
 
 def release(store: ObjectStore, catalog_id: str, table_id: str) -> None:

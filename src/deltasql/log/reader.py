@@ -46,7 +46,10 @@ def read_rules(store: ObjectStore, segment: Segment) -> LogRules:
             case CommitInfo():
                 timestamp = action.in_commit_timestamp or timestamp
     if protocol is None or metadata is None:
-        raise MalformedActionError(f"The log at {store.uri} has no protocol or metadata.")
+        raise MalformedActionError(
+            f"The log at {store.uri} has no protocol or metadata.",
+            hint="The first version of a log brings both; restore it from a backup.",
+        )
     return LogRules(segment.version, protocol, metadata, timestamp)
 
 
@@ -60,7 +63,9 @@ def _rule_actions(store: ObjectStore, segment: Segment) -> Iterator[Action]:
         payload = store.get(file.key)
         if not payload.strip():
             raise MalformedActionError(
-                f"The commit {file.key} at {store.uri} is empty.", version=file.version
+                f"The commit {file.key} at {store.uri} is empty.",
+                hint="Bring it back from a backup.",
+                version=file.version,
             )
         yield from decode_commit(payload, version=file.version, lenient=True)
 
@@ -89,6 +94,7 @@ def _checkpoint_rules(store: ObjectStore, part: LogFile) -> Iterator[Action]:
         detail = f": {error.message}" if isinstance(error, MalformedActionError) else "."
         raise MalformedActionError(
             f"The checkpoint {part.key} at {store.uri} cannot be read{detail}",
+            hint="Bring it back from a backup, or delete it where all commits are still there.",
             version=part.version,
         ) from error
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from deltasql.alerts import Alert, Severity
+from deltasql.errors import DeltaSqlError
 from deltasql.parity.log import Difference, Finding
 
 LAG, STUCK, CONFLICT = "mirror_lag", "mirror_stuck", "mirror_conflict"
 DIFFERS = "mirror_differs"
+FAILURE, DATABASE = "mirror_failure", "database_unavailable"
 # A reader of the log sees other rows than SQL has; the rest only makes it slower, or may.
 _GRAVE = {
     Difference.MISSING_COMMIT,
@@ -48,6 +50,32 @@ def stuck_alert(table: str, version: int, attempts: int, error: str) -> Alert:
         (f"Table: {table}", f"Error: {error}"),
         "Check the object store's health and rights; `deltasql mirror repair` retries at once",
         _code(error),
+    )
+
+
+def failure_alert(table: str, version: int, error: str) -> Alert:
+    """Return the alert for a table that the worker cannot mirror for a reason nobody expected."""
+    return Alert(
+        FAILURE,
+        "critical",
+        table,
+        f"The worker failed on version {version} of table {table}; it tries again",
+        (f"Table: {table}", f"Error: {error}"),
+        "The worker's log has the traceback; report it if `deltasql doctor` finds nothing",
+        _code(error),
+    )
+
+
+def database_alert(error: DeltaSqlError) -> Alert:
+    """Return the alert for a database that does not answer the worker."""
+    return Alert(
+        DATABASE,
+        "critical",
+        "",
+        "The worker cannot use the catalog's database; nothing is mirrored",
+        (f"Error: {error.code}: {error.message}",),
+        error.advice or "Check the database; the worker goes on by itself",
+        error.code,
     )
 
 

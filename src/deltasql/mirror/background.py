@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from deltasql.catalog.rows import TableRow
 from deltasql.events import CheckpointFailed, Sink, discard
+from deltasql.forks import start_afresh_after_fork
 from deltasql.mirror.backoff import Backoff
 from deltasql.mirror.checkpoints import Checkpointer
 from deltasql.mirror.rate import Rate
@@ -31,7 +32,7 @@ class _Waiting:
     failures: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class BackgroundCheckpoints:
     """Writes due checkpoints in a thread of its own; `close` finishes what is waiting."""
 
@@ -53,6 +54,14 @@ class BackgroundCheckpoints:
     _is_working: bool = False
     # what failed while somebody waits for the end; None while nobody does
     _hurried: dict[str, _Waiting] | None = None
+
+    def __post_init__(self) -> None:
+        start_afresh_after_fork(self)
+
+    def start_afresh(self) -> None:
+        """Leave what waits to the parent, whose thread it is."""
+        self._waiting, self._thread, self._is_working, self._hurried = {}, None, False, None
+        self._changed = threading.Condition()
 
     def offer(self, row: TableRow, version: int) -> None:
         """Say that a version is in the log; costs nothing unless a checkpoint is due."""
@@ -109,7 +118,10 @@ class BackgroundCheckpoints:
                 self._changed.notify_all()
 
     def _take(self) -> tuple[str, _Waiting] | None:
-        """Wait for the next table whose time has come; None at the end."""
+        """Wait for the next table whose time has come; None at the end, and when none waits.
+
+        A thread without work ends: asleep it would keep a catalog open that nobody uses any more.
+        """
         with self._changed:
             while True:
                 now = self.monotonic()
@@ -119,10 +131,11 @@ class BackgroundCheckpoints:
                         del self._waiting[table_id]
                         self._is_working = True
                         return table_id, waiting
-                if self._closing:
+                if self._closing or not self._waiting:
+                    self._thread = None
                     return None
-                next_one = min((w.not_before for w in self._waiting.values()), default=None)
-                self._changed.wait(None if next_one is None else max(next_one - now, 0.0))
+                next_one = min(waiting.not_before for waiting in self._waiting.values())
+                self._changed.wait(max(next_one - now, 0.0))
 
     def _has_turn(self) -> bool:
         """Wait until the limit lets a checkpoint through; False where the end comes first."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from deltasql.catalog.catalog import SqlCatalog
@@ -113,6 +114,8 @@ class MirrorEngine:
             digest=digest(stored),
         )
         crash_point("after-mirror-status")
+        if newest is None:
+            self._take_back(row, (version,))
         self._tell(row, version, (self.monotonic() - started) * 1000)
         return MirrorResult(Mirrored.DONE, version, count=1, newest=newest)
 
@@ -189,8 +192,10 @@ class MirrorEngine:
             return
         crash_point("before-batch-status")
         now = self.clock()
-        self.tracker.mark_range(row.table_id, first, last, now=now, digest=digest(put))
+        newest = self.tracker.mark_range(row.table_id, first, last, now=now, digest=digest(put))
         crash_point("after-batch-status")
+        if newest is None:
+            self._take_back(row, [version for version, _ in told])
         for version, committed_at in told:
             self._tell(row, version, float(max(now - committed_at, 0)))
 
@@ -205,10 +210,29 @@ class MirrorEngine:
             )
         )
 
+    def _take_back(self, row: TableRow, versions: Sequence[int]) -> None:
+        """Delete puts that were under way while their table was purged.
+
+        The place may be another table's by now, and a commit that is not its own must not stay in
+        its log.
+        """
+        if not self.catalog.table_by_id(row.table_id).is_purged:
+            return
+        store = self.open_store(row)
+        for version in versions:
+            key = commit_key(version)
+            with suppress(StorageError):
+                if store.get(key) == self.catalog.payload(row.table_id, version):
+                    crash_point("before-put-taken-back")
+                    store.delete(key)
+
     def _ended(self, row: TableRow, version: int, error: DeltaSqlError) -> MirrorResult:
+        if self.catalog.table_by_id(row.table_id).is_purged:
+            self._take_back(row, (version,))  # its answer may be all that was lost
+            return MirrorResult(Mirrored.ALREADY, version)
         if isinstance(error, MirrorConflictError | OwnershipError):
             return self._conflict(row, version, error)
-        return self._failed(row, version, error)
+        return self.record_failure(row, version, error)
 
     def _conflict(
         self, row: TableRow, version: int, error: MirrorConflictError | OwnershipError
@@ -229,7 +253,8 @@ class MirrorEngine:
         )
         return MirrorResult(Mirrored.CONFLICT, version, error)
 
-    def _failed(self, row: TableRow, version: int, error: DeltaSqlError) -> MirrorResult:
+    def record_failure(self, row: TableRow, version: int, error: DeltaSqlError) -> MirrorResult:
+        """Record an attempt that failed, and put the next one off."""
         now = self.clock()
         attempts, verdict = self.tracker.mark_failed_by(
             row.table_id,

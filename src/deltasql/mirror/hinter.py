@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from deltasql.errors import DeltaSqlError
+from deltasql.forks import start_afresh_after_fork
 
 # The first hint goes at once. In a stream of commits each one costs them a little, and a worker
 # that has found work looks again by itself for longer than this.
@@ -21,7 +22,7 @@ _REST_S = 5.0
 _CLOSE_FOR_S = 2.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class CommitHinter:
     """Sends hints of commits, at most one statement in a while; a hint that fails is dropped."""
 
@@ -34,14 +35,21 @@ class CommitHinter:
     _thread: threading.Thread | None = None
     _closing: bool = False
 
+    def __post_init__(self) -> None:
+        start_afresh_after_fork(self)
+
+    def start_afresh(self) -> None:
+        """Leave what has gathered to the parent, whose thread sends it."""
+        self._tables, self._thread = set(), None
+        self._changed = threading.Condition()
+
     def hint(self, table_id: str) -> None:
         """Say that a table has a new version; returns at once."""
         with self._changed:
             if self._closing or table_id in self._tables:
                 return
             self._tables.add(table_id)
-            # a process that was forked has the object, but not the thread
-            if self._thread is None or not self._thread.is_alive():
+            if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="deltasql-hints", daemon=True
                 )
@@ -67,12 +75,19 @@ class CommitHinter:
             self._not_before = self.monotonic() + pause
 
     def _take(self) -> list[str] | None:
-        """Wait for tables and for their moment; None at the end."""
+        """Wait for tables and for their moment; None at the end, and when none come for a while.
+
+        A thread without work ends: asleep it would keep a catalog open that nobody uses any more.
+        """
         with self._changed:
             while not self._closing:
                 pause = self._not_before - self.monotonic()
                 if self._tables and pause <= 0:
                     break
-                self._changed.wait(pause if self._tables else None)
+                has_news = self._changed.wait(pause if self._tables else self.every_s)
+                if not has_news and not self._tables:
+                    break
             taken, self._tables = sorted(self._tables), set()
+            if not taken:
+                self._thread = None
             return taken or None

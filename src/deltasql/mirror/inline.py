@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from deltasql.catalog.commit_request import Committed
 from deltasql.catalog.rows import TableRow
 from deltasql.errors import DeltaSqlError
+from deltasql.forks import start_afresh_after_fork
 from deltasql.mirror.engine import Mirrored, MirrorEngine, MirrorResult
 
 _BACKLOG = 64
@@ -21,7 +22,7 @@ _LONGEST_PAUSE_S = 60.0
 _PATIENCE_S = 1.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class InlineMirror:
     """Mirrors what was just committed, and the few versions before it that are missing."""
 
@@ -37,16 +38,32 @@ class InlineMirror:
     _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def after_commit(self, done: Committed) -> MirrorResult | None:
-        """Try to mirror a commit; None when it was left to a later attempt."""
-        table_id = done.before.table_id
-        if not self._begin(table_id):
+    def __post_init__(self) -> None:
+        start_afresh_after_fork(self)
+
+    def start_afresh(self) -> None:
+        """Forget the parent's threads and what they are at."""
+        self._pool = None
+        self._busy, self._again, self._left = set(), set(), set()
+        self._lock = threading.Lock()
+
+    def start(self, done: Committed) -> Future[MirrorResult] | None:
+        """Begin to mirror a commit, for `wait`; None when it was left to a later attempt."""
+        if not self._begin(done.before.table_id):
             return None
         # A local disk answers soon; only a network needs the deadline, and so a thread.
-        if done.before.location.startswith("file:"):
-            return self._work(done)
-        future = self._executor().submit(self._work, done)
-        return self._wait(future)
+        if not done.before.location.startswith("file:"):
+            return self._executor().submit(self._work, done)
+        ended: Future[MirrorResult] = Future()
+        ended.set_result(self._work(done))
+        return ended
+
+    def wait(self, started: Future[MirrorResult], until: float) -> MirrorResult | None:
+        """Wait for what was begun; None where it goes on after `until`."""
+        try:
+            return started.result(timeout=max(until - self.monotonic(), 0.0))
+        except FutureTimeoutError:
+            return None
 
     def close(self, *, wait: bool = True) -> None:
         """Let attempts under way end, and see to what was left to others: they may have died."""
@@ -126,12 +143,6 @@ class InlineMirror:
         is_moving = now - seen[1] < _PATIENCE_S
         is_new = 0 <= done.timestamp - before.last_ict < _PATIENCE_S * 1000
         return is_moving and is_new
-
-    def _wait(self, future: Future[MirrorResult]) -> MirrorResult | None:
-        try:
-            return future.result(timeout=self.deadline_s)
-        except FutureTimeoutError:
-            return None
 
     def _note(self, table_id: str, *, failed: bool) -> None:
         with self._lock:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from deltasql.catalog.vacuum_book import CHANGE_FOLDER
 from deltasql.protocol.files import LOG_FOLDER, STAGED_PREFIX, WRITE_PREFIX
 from deltasql.storage.port import ObjectInfo, ObjectStore
 
-CHANGE_FOLDER = "_change_data/"
 _STAGED = re.compile(rf"{STAGED_PREFIX}[0-9a-f]{{32}}")
 _OWN = re.compile(
     rf"(?:{_STAGED.pattern}|{WRITE_PREFIX}[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})/"

@@ -66,6 +66,16 @@ class Ownership:
         identity = self.catalog.identity
         check_owner(store, Owner(identity.catalog_id, identity.epoch, row.table_id))
 
+    def require_none_else(self, row: TableRow, store: ObjectStore) -> None:
+        """Look at the marker and at the log's end now, as before a purge; both may be missing.
+
+        Raises:
+            OwnershipError: the log is another's, or holds versions that SQL does not know.
+        """
+        self.refuse_others(row, store)
+        self._refuse_log_ahead(row, store)
+        self._refuse_hint_ahead(row, store)
+
     def require_sole(self, row: TableRow, store: ObjectStore) -> None:
         """Look at the marker and at the log's end now, as before data is deleted.
 
@@ -84,8 +94,10 @@ class Ownership:
         """
         require_own_log(row)
         with self._lock:
-            if row.table_id in self._owned:
-                return
+            is_known = row.table_id in self._owned
+        # a local disk can be unmounted at any time: a new folder would begin a log with a gap
+        if is_known and (not row.location.startswith("file:") or _has_marker(store)):
+            return
         identity = self.catalog.identity
         owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
         self._require_epoch()
@@ -158,3 +170,11 @@ class Ownership:
                 f"table {row.full_name} up to {current}.",
                 key=LAST_CHECKPOINT,
             )
+
+
+def _has_marker(store: ObjectStore) -> bool:
+    try:
+        store.head(OWNER_KEY)
+    except ObjectNotFoundError:
+        return False
+    return True

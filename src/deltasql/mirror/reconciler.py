@@ -9,6 +9,7 @@ It looks for work at a sign of a commit (see `wakes`), and every second for what
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -23,9 +24,18 @@ from deltasql.alerts import AlertDesk
 from deltasql.catalog.mirror_status import Behind, MirrorStatusTracker
 from deltasql.catalog.pause import is_paused
 from deltasql.catalog.rows import TableState
-from deltasql.errors import ConfigError, DeltaSqlError, is_passing
+from deltasql.errors import CatalogUnavailableError, ConfigError, DeltaSqlError, is_passing
 from deltasql.events import ReconcilerTroubled, Sink, discard
-from deltasql.mirror.alerting import STUCK, conflict_alert, lag_alert, stuck_alert
+from deltasql.mirror.alerting import (
+    DATABASE,
+    FAILURE,
+    STUCK,
+    conflict_alert,
+    database_alert,
+    failure_alert,
+    lag_alert,
+    stuck_alert,
+)
 from deltasql.mirror.background import BackgroundCheckpoints
 from deltasql.mirror.backoff import Backoff
 from deltasql.mirror.breaker import Breakers, store_of
@@ -43,6 +53,7 @@ from deltasql.sinks import span
 # Longer than writers rest between two hints: in a stream of commits none of them is waited for.
 _HOT_S = 2.0
 _HOT_POLL_S = 0.1
+_logger = logging.getLogger("deltasql.mirror")
 
 
 @dataclass(slots=True)
@@ -69,6 +80,7 @@ class MirrorReconciler:
     _passed_over: bool = False
     _hot_until: float = float("-inf")
     _queries: int = 0
+    _database_error: str | None = None
     last_poll_at: float | None = None
 
     def __post_init__(self) -> None:
@@ -124,8 +136,9 @@ class MirrorReconciler:
                     if self.monotonic() >= next_sweep:
                         self._look_over()
                         next_sweep = self.monotonic() + self.config.interval.total_seconds()
+                    self._database_answered()
                 except DeltaSqlError as error:
-                    self._say_trouble(error)
+                    self._database_failed(error)
                 self.wakes.wait(self._poll_s(), stop, look_s=took)
         self.wakes.close()
 
@@ -224,7 +237,7 @@ class MirrorReconciler:
             return self.settings.for_table(properties).mirror.mode == "off"
         except ConfigError as error:
             # a property that nobody can read must not stop this table, let alone the others
-            self._say_trouble(error, behind)
+            self._report_error(error, behind)
             return self.settings.mirror.mode == "off"
 
     def _drain(
@@ -252,10 +265,30 @@ class MirrorReconciler:
                     return MirrorResult(result.outcome, result.version, result.error, count)
                 if deadline is not None and self.monotonic() >= deadline:
                     break
-        except DeltaSqlError as error:
-            self._say_trouble(error)
+        except CatalogUnavailableError as error:
+            self._report_error(error, behind)
             return MirrorResult(Mirrored.FAILED, behind.mirrored_through + 1, error, count)
+        except Exception as error:  # noqa: BLE001 (reported, never lost)
+            return self._unexpected(behind, error, count)
         return None
+
+    def _unexpected(self, behind: Behind, error: Exception, count: int) -> MirrorResult:
+        """Log, record and alert what no attempt should raise; the table waits as after a failure.
+
+        The text of a foreign error may hold anything: only the log has it, with the traceback.
+        """
+        _logger.error("The mirror of %s failed.", behind.name, exc_info=error)
+        known = error if isinstance(error, DeltaSqlError) else _unexpected_error(behind, error)
+        version = behind.mirrored_through + count + 1
+        self._report_error(known, behind)
+        message = f"{known.code}: {known.message}"
+        self.desk.tell(failure_alert(behind.name, version, message), self.monotonic())
+        try:
+            row = self.engine.catalog.table_by_id(behind.table_id)
+            self.engine.record_failure(row, row.mirrored_through + 1, known)
+        except DeltaSqlError as trouble:
+            self._report_error(trouble, behind)
+        return MirrorResult(Mirrored.FAILED, version, known, count)
 
     def _mirror_some(self, table_id: str, stop: threading.Event) -> MirrorResult | None:
         """Mirror the next versions of a table, as many as the limit lets through; None at the end.
@@ -280,6 +313,7 @@ class MirrorReconciler:
                 self._retry_at_once(store)
             if error is None:
                 self.desk.clear(STUCK, behind.name)
+                self.desk.clear(FAILURE, behind.name)
         else:
             self.breakers.failed(store)
         if result.outcome is Mirrored.CONFLICT and error is not None:
@@ -319,7 +353,20 @@ class MirrorReconciler:
             )
         )
 
-    def _say_trouble(self, error: DeltaSqlError, behind: Behind | None = None) -> None:
+    def _database_failed(self, error: DeltaSqlError) -> None:
+        """Report once that SQL does not answer, until it does or the reason is another."""
+        if error.code != self._database_error:
+            self._report_error(error)
+        self._database_error = error.code
+        self.desk.tell(database_alert(error), self.monotonic())
+
+    def _database_answered(self) -> None:
+        if self._database_error is not None:
+            _logger.warning("The catalog's database answers again.")
+            self.desk.clear(DATABASE, "")
+        self._database_error = None
+
+    def _report_error(self, error: DeltaSqlError, behind: Behind | None = None) -> None:
         """SQL itself does not answer, or a table makes no sense: tell it and go on."""
         self.sink(
             ReconcilerTroubled(
@@ -327,5 +374,13 @@ class MirrorReconciler:
                 table=behind.name if behind else "",
                 version=behind.mirrored_through + 1 if behind else 0,
                 error_code=error.code,
+                error_message=error.message,
             )
         )
+
+
+def _unexpected_error(behind: Behind, error: Exception) -> DeltaSqlError:
+    name = type(error).__name__
+    return DeltaSqlError(
+        f"The mirror of {behind.name} met an unexpected {name}.", table=behind.name
+    )

@@ -19,9 +19,9 @@ from deltasql.mirror.adoption import Adoption, Repaired
 from deltasql.mirror.checkpoints import Checkpointer
 from deltasql.mirror.contest import CONTESTED
 from deltasql.mirror.engine import MirrorEngine
-from deltasql.parity.log import Difference, Effort, Finding, compare_log
+from deltasql.parity.log import Difference, Effort, Finding, compare_log, is_checkpoint
 from deltasql.protocol.codec import digest
-from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind
+from deltasql.protocol.files import LOG_FOLDER
 from deltasql.storage.port import ObjectStore
 
 _DRAIN_S = 60.0
@@ -122,6 +122,7 @@ class MirrorRepair:
     ) -> Repaired:
         if not self._can_do(finding, replace=replace, adopt=adopt):
             return Repaired(finding, done=False, what=finding.action)
+        is_others = not is_checkpoint(finding.key)
         match finding.difference:
             case Difference.MISSING_COMMIT:
                 version = finding.version or 0
@@ -138,7 +139,7 @@ class MirrorRepair:
                 store.put(finding.key, self.engine.catalog.payload(row.table_id, version))
                 crash_point("foreign-replaced")
                 return Repaired(finding, done=True, what=f"replaced; the others are at {kept}")
-            case Difference.MISSING_FILE | Difference.CHANGED_FILE if not _is_checkpoint(finding):
+            case Difference.MISSING_FILE | Difference.CHANGED_FILE if is_others:
                 return self._let_go(row, store, finding)
             case _:
                 done = self._checkpoint_again(row, store, finding)
@@ -174,9 +175,3 @@ class MirrorRepair:
                 return False
         self.checkpointer.hint_again(row)
         return True
-
-
-def _is_checkpoint(finding: Finding) -> bool:
-    """Tell whether a file can be written anew from SQL."""
-    file = LogFile.parse(finding.key.removeprefix(LOG_FOLDER))
-    return file is not None and file.kind is LogFileKind.CHECKPOINT

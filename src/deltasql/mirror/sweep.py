@@ -9,7 +9,7 @@ from deltasql.alerts import AlertDesk
 from deltasql.catalog.mirror_status import Behind
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.events import LagMeasured, ReconcilerSwept, Sink
-from deltasql.mirror.alerting import CONFLICT, LAG, STUCK
+from deltasql.mirror.alerting import CONFLICT, FAILURE, LAG, STUCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def lag_of(behind: Behind, now: int) -> LagMeasured:
 
 def tell_caught_up(table_id: str, name: str, desk: AlertDesk, sink: Sink) -> None:
     """Say that a table's log has caught up: whatever was wrong with it is over."""
-    for kind in (LAG, f"{LAG}_critical", STUCK, CONFLICT):
+    for kind in (LAG, f"{LAG}_critical", STUCK, CONFLICT, FAILURE):
         desk.clear(kind, name)
     sink(LagMeasured(table_id=table_id, table=name, version=0, lag_seconds=0.0, lag_versions=0))
 

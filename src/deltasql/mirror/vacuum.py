@@ -17,16 +17,20 @@ from typing import TypeVar
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.leases import Lease, Leases
 from deltasql.catalog.neighbours import Place, nested_folders
-from deltasql.catalog.objects import keys_below
 from deltasql.catalog.rows import TableRow
 from deltasql.catalog.snapshots import Snapshot
-from deltasql.catalog.vacuum_book import EndedFile, Horizon, VacuumBatch, VacuumBook
+from deltasql.catalog.vacuum_book import (
+    CHANGE_FOLDER,
+    EndedFile,
+    Horizon,
+    VacuumBatch,
+    VacuumBook,
+    change_keys,
+)
 from deltasql.crash import crash_point
 from deltasql.errors import BadArgumentError, LeaseLostError
 from deltasql.mirror.key_set import KeySet
-from deltasql.mirror.orphans import CHANGE_FOLDER, Orphanage, find_orphans
-from deltasql.protocol.actions import Cdc
-from deltasql.protocol.codec import decode_commit
+from deltasql.mirror.orphans import Orphanage, find_orphans
 from deltasql.protocol.partitioning import physical_partition_columns
 from deltasql.protocol.properties import read_interval
 from deltasql.storage.port import ObjectStore
@@ -72,7 +76,7 @@ class Vacuum:
         """Yield what would go; changes nothing.
 
         Raises:
-            BadArgumentError: the retention is shorter than the table's own.
+            BadArgumentError: the retention is negative, or shorter than the table's own.
         """
         snapshot = self.catalog.snapshot(row.table_id)
         horizon = self._horizon(snapshot, options)
@@ -83,7 +87,7 @@ class Vacuum:
         """Delete what nothing needs and yield it, batch by batch.
 
         Raises:
-            BadArgumentError: the retention is shorter than the table's own.
+            BadArgumentError: the retention is negative, or shorter than the table's own.
             LeaseLostError: another worker vacuums the table.
             OwnershipError: the log is not ours, or ahead of SQL; nothing more goes.
         """
@@ -120,6 +124,11 @@ class Vacuum:
     def _horizon(self, snapshot: Snapshot, options: VacuumOptions) -> Horizon:
         own = read_interval(snapshot.metadata.configuration, _RETENTION)
         retain = own if options.retain is None else options.retain
+        if retain < timedelta():
+            raise BadArgumentError(
+                f"Table {snapshot.table.full_name} cannot be vacuumed with a retention of "
+                f"{retain}: it is negative."
+            )
         if retain < own and not options.allow_short_retention:
             raise BadArgumentError(
                 f"Table {snapshot.table.full_name} keeps removed files for {own}; {retain} is "
@@ -165,12 +174,10 @@ class Vacuum:
             yield Vacuumed(info.key, info.size, is_orphan=True)
 
     def _change_files(self, row: TableRow, horizon: Horizon) -> Iterator[str]:
-        """Yield the change data of the versions that stay; only their commits name it."""
-        for version in range(max(horizon.gone_through, row.oldest_version), horizon.version + 1):
-            payload = self.catalog.payload(row.table_id, version)
-            actions = decode_commit(payload, version=version, lenient=True)
-            paths = [action.path for action in actions if isinstance(action, Cdc)]
-            yield from keys_below((row.location, row.location_key), paths, own=True)
+        """Yield the change data of the versions that stay."""
+        first = max(horizon.gone_through, row.oldest_version)
+        with self.catalog.database.read() as work:
+            yield from change_keys(work, row, range(first, horizon.version + 1))
 
 
 @dataclass(frozen=True, slots=True)

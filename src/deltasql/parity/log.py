@@ -18,7 +18,14 @@ from deltasql.log.checkpoint import CheckpointWriter
 from deltasql.log.owner import OWNER_KEY, Owner, encode_owner
 from deltasql.parity.checkpoints import require_equal
 from deltasql.parity.commit_words import describe_commit
-from deltasql.protocol.files import LAST_CHECKPOINT, LOG_FOLDER, LogFile, LogFileKind, commit_key
+from deltasql.protocol.files import (
+    LAST_CHECKPOINT,
+    LAST_CHECKPOINT_CHECKSUM,
+    LOG_FOLDER,
+    LogFile,
+    LogFileKind,
+    commit_key,
+)
 from deltasql.protocol.last_checkpoint import LastCheckpoint, decode_hint
 from deltasql.storage.port import ObjectStore
 
@@ -41,6 +48,14 @@ class Difference(enum.StrEnum):
     FOREIGN_FILE = "foreign_file"
     WRONG_HINT = "wrong_hint"
     WRONG_OWNER = "wrong_owner"
+    MISSING_DATA_FILE = "missing_data_file"
+    WRONG_DATA_SIZE = "wrong_data_size"
+
+
+def is_checkpoint(key: str) -> bool:
+    """Tell whether a file of the log can be written anew from SQL."""
+    file = LogFile.parse(key.removeprefix(LOG_FOLDER))
+    return file is not None and file.kind is LogFileKind.CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +70,16 @@ class Finding:
     @property
     def action(self) -> str:
         """What an operator does about it."""
+        is_side_file = self.difference in {Difference.MISSING_FILE, Difference.CHANGED_FILE}
+        if is_side_file and not is_checkpoint(self.key):
+            return _OTHERS_FILE
         return _ACTIONS[self.difference]
 
 
+_OTHERS_FILE = (
+    "another writer left it and no reader needs it; `deltasql mirror repair` forgets it, and keeps "
+    "changed bytes aside"
+)
 _ACTIONS = {
     Difference.MISSING_COMMIT: "`deltasql mirror repair` puts the stored bytes again",
     Difference.CHANGED_COMMIT: "compare both; `deltasql mirror repair --replace` puts SQL's bytes "
@@ -74,6 +96,9 @@ _ACTIONS = {
     Difference.WRONG_HINT: "`deltasql mirror repair` writes it again",
     Difference.WRONG_OWNER: "nothing is mirrored here while it is so; `deltasql recover` makes the "
     "log this catalog's own and fences off any other",
+    Difference.MISSING_DATA_FILE: "bring it back from a backup, or restore or overwrite the table",
+    Difference.WRONG_DATA_SIZE: "Spark may miss rows of it: commit the add again with the true "
+    "size (`Table.commit`)",
 }
 
 
@@ -99,7 +124,11 @@ def compare_log(
     """
     effort = effort or Effort()
     listed = {info.key: info.size for info in store.list_from(LOG_FOLDER)}
-    recorded = {file.key: file for file in log_files.all(row.table_id)}
+    recorded = {
+        file.key: file
+        for file in log_files.all(row.table_id)
+        if file.key != LAST_CHECKPOINT_CHECKSUM  # noted by catalogs of old
+    }
     found = list(_commits(catalog, row, store, effort))
     found += _beyond(catalog, row, store, listed)
     for file in recorded.values():
@@ -190,6 +219,8 @@ def _strangers(
     recorded: dict[str, RecordedFile],
 ) -> Iterator[Finding]:
     ours = {OWNER_KEY, LAST_CHECKPOINT, *recorded}
+    if not any(file.kind == "checkpoint" for file in recorded.values()):
+        ours.add(LAST_CHECKPOINT_CHECKSUM)  # the hint is still another writer's, and so is this
     for key in sorted(listed):
         file = LogFile.parse(key.removeprefix(LOG_FOLDER))
         is_commit = file is not None and file.kind is LogFileKind.COMMIT

@@ -126,6 +126,7 @@ def from_arrow_type(kind: pa.DataType, column: str = "") -> DataType:
                 return found
     raise SchemaError(
         f"The column {column or '?'} has the Arrow type {kind}, which Delta cannot hold.",
+        hint="Cast the column to a type that Delta has, or leave it out.",
         column=column,
     )
 
@@ -158,9 +159,20 @@ def _map(kind: pa.MapType, column: str) -> DataType:
     return MapType(key, value, kind.item_field.nullable)
 
 
-def _struct(kind: pa.StructType, column: str) -> DataType:
+def _struct(kind: pa.StructType, column: str) -> DataType | None:
+    if not kind.num_fields:  # Parquet cannot hold it
+        return None
     fields = [kind.field(position) for position in range(kind.num_fields)]
     return StructType(tuple(_from_field(field, column) for field in fields))
+
+
+def _extension(kind: Any, column: str) -> DataType | None:
+    """Numbers that mean something else (a period, an 8-bit boolean) are refused by name."""
+    storage = from_arrow_type(kind.storage_type, column)
+    carries_its_meaning = storage.name in {"string", "binary"} or isinstance(
+        storage, StructType | ArrayType | MapType
+    )
+    return storage if carries_its_meaning else None
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -219,6 +231,6 @@ _IN: list[tuple[Callable[[Any], bool], Callable[[Any, str], DataType | None]]] =
     (pa.types.is_run_end_encoded, lambda kind, column: from_arrow_type(kind.value_type, column)),
     (
         lambda kind: isinstance(kind, pa.BaseExtensionType),
-        lambda kind, column: from_arrow_type(kind.storage_type, column),
+        _extension,
     ),
 ]

@@ -41,6 +41,7 @@ LONG_LINE = 8 * 1024 * 1024
 # A commit of so many bytes is not held twice.
 LARGE = 64 * 1024 * 1024
 _MOST_VALUES = 2_000_000
+_GIVEN = "Nothing was committed; correct the action."
 _NO_COLUMNS = '{"type":"struct","fields":[]}'
 _NESTED: dict[str, type[msgspec.Struct]] = {"deletionVector": DeletionVector, "format": Format}
 
@@ -84,7 +85,8 @@ def decode_commit(
 ) -> list[Action]:
     """Return the actions of a commit file in the order of its lines.
 
-    Blank lines are passed over. Unknown actions and fields are kept. With `schemaless`, a table
+    Blank lines are passed over. Unknown actions and fields are kept, what is unknown beside an
+    action is not. With `schemaless`, a table
     may have no schema yet (it has no columns then), as some writers create it. With `lenient`, so
     it may, numbers may be spelled as strings or whole floats, and lines without an action are
     passed over.
@@ -137,14 +139,23 @@ def from_json_object(line: Mapping[str, Any]) -> Action:
     Raises:
         MalformedActionError: the envelope or the action in it is not valid.
     """
+    if len(line) > 1:  # in a log it would be passed over; here it is a mistake
+        raise MalformedActionError(
+            f"The action is not valid: one was expected, found {', '.join(map(str, line))}.",
+            hint=_GIVEN,
+        )
     try:
         _check_free(line)
         raw = msgspec.json.encode(line)
         action = _decode_line(raw, lenient=False, schemaless=False)
     except _LineError as error:
-        raise MalformedActionError(f"The action is not valid: {error}.") from error.__cause__
+        raise MalformedActionError(
+            f"The action is not valid: {error}.", hint=_GIVEN
+        ) from error.__cause__
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        raise MalformedActionError(f"The action is not valid: {_reason(error)}.") from error
+        raise MalformedActionError(
+            f"The action is not valid: {_reason(error)}.", hint=_GIVEN
+        ) from error
     assert action is not None  # noqa: S101 (only a lenient decoder passes a line over)
     return action
 
@@ -265,10 +276,12 @@ def _decode_slowly(raw: bytes, *, lenient: bool, schemaless: bool) -> Action | N
     named = {kind: body for kind, body in envelope.items() if body is not None}
     if not named and lenient:
         return None
-    if len(named) != 1:
-        found = ", ".join(sorted(named)) or "none"
+    # the protocol ignores what it does not know, beside an action too
+    known = {kind: body for kind, body in named.items() if kind in _BY_KIND} or named
+    if not known or (len(known) > 1 and known is not named):
+        found = ", ".join(sorted(known)) or "none"
         raise _LineError(f"a line must hold exactly one action, found {found}")
-    kind, body = next(iter(named.items()))
+    kind, body = next(iter(known.items()))
     if kind not in _BY_KIND:
         return UnknownAction(kind=kind, body=body)
     if schemaless and kind == "metaData" and isinstance(body, dict):
@@ -336,7 +349,11 @@ def _refuse(error: _LineError, version: int | None, number: int, offset: int) ->
     line = f"line {number} (from byte {offset})"
     where = line if version is None else f"version {version}, {line}"
     raise MalformedActionError(
-        f"The commit is not valid at {where}: {error}.", version=version, line=number, offset=offset
+        f"The commit is not valid at {where}: {error}.",
+        hint="The commit file is damaged or was not written by a Delta writer; look at that line.",
+        version=version,
+        line=number,
+        offset=offset,
     ) from error.__cause__
 
 

@@ -20,6 +20,7 @@ MODE = "delta.columnMapping.mode"
 INVARIANTS = "delta.invariants"
 GENERATED = "delta.generationExpression"
 DEFAULT = "CURRENT_DEFAULT"
+CONSTRAINT_PREFIX = "delta.constraints."
 TYPE_CHANGES = "delta.typeChanges"
 _IDENTITY = "delta.identity."
 # Parquet readers of old could not take these in a name; Delta refuses them without column mapping.
@@ -134,8 +135,30 @@ def find_field(struct: StructType, name: str) -> StructField | None:
     return next((field for field in struct.fields if field.name.lower() == folded), None)
 
 
-def check_names(schema: StructType, mode: MappingMode = "none") -> None:
-    """Refuse names that Delta cannot hold: equal but for case, empty, or awkward without mapping.
+def check_names(
+    schema: StructType, mode: MappingMode = "none", before: StructType | None = None
+) -> None:
+    """Refuse names of new columns that Delta refuses: equal but for case, empty, or awkward
+    without mapping. Columns that the table had `before` keep their names: others write awkward
+    ones, and every reader reads them.
+
+    Raises:
+        SchemaError: names the columns.
+    """
+    check_unique_names(schema)
+    old = set() if before is None else {path for path, _ in fields_with_paths(before)}
+    for path, field in fields_with_paths(schema):
+        is_awkward = not field.name or (mode == "none" and _AWKWARD & set(field.name))
+        if is_awkward and path not in old:
+            raise SchemaError(
+                f"The column name {field.name!r} is empty or holds one of the characters "
+                "' ,;{}()=', tab or newline.",
+                column=path,
+            )
+
+
+def check_unique_names(schema: StructType) -> None:
+    """Refuse names that are equal but for case.
 
     Raises:
         SchemaError: names the columns.
@@ -148,12 +171,6 @@ def check_names(schema: StructType, mode: MappingMode = "none") -> None:
             seen[field.name.lower()] = field.name
             if twin is not None:
                 raise SchemaError(f"The columns {twin} and {here} have the same name.", column=here)
-            if not field.name or (mode == "none" and _AWKWARD & set(field.name)):
-                raise SchemaError(
-                    f"The column name {field.name!r} is empty or holds one of the characters "
-                    "' ,;{}()=', tab or newline.",
-                    column=here,
-                )
 
 
 def _structs(kind: DataType, path: str) -> Iterator[tuple[str, StructType]]:

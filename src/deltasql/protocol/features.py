@@ -6,21 +6,26 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from deltasql.errors import UnsupportedFeatureError
+from deltasql.errors import InvalidCommitError, UnsupportedFeatureError
 from deltasql.protocol.actions import Metadata, Protocol
-from deltasql.protocol.properties import FENCE_PROPERTY, read, read_bool
+from deltasql.protocol.properties import read_bool
+from deltasql.protocol.property_names import FENCE_PROPERTY
+from deltasql.protocol.required_features import missing_features, required_features
 
 FENCE = "deltasqlManaged"
 
-# The features that a legacy writer version stands for.
-_LEGACY_WRITER: Mapping[int, tuple[str, ...]] = {
-    2: ("appendOnly", "invariants"),
-    3: ("checkConstraints",),
-    4: ("changeDataFeed", "generatedColumns"),
-    5: ("columnMapping",),
-    6: ("identityColumns",),
+# The reader and the writer version from which on a legacy protocol stands for a feature.
+_LEGACY: Mapping[str, tuple[int, int]] = {
+    "appendOnly": (1, 2),
+    "invariants": (1, 2),
+    "checkConstraints": (1, 3),
+    "changeDataFeed": (1, 4),
+    "generatedColumns": (1, 4),
+    "columnMapping": (2, 5),
+    "identityColumns": (1, 6),
 }
-_LEGACY_READER: Mapping[int, tuple[str, ...]] = {2: ("columnMapping",)}
+_LEGACY_PAIRS = ((1, 1), (1, 2), (1, 3), (1, 4), (2, 5), (1, 6), (2, 6))
+_MAPPED_READER = 2
 FEATURES_READER_VERSION = 3
 FEATURES_WRITER_VERSION = 7
 
@@ -43,8 +48,13 @@ IMPORTABLE = READABLE | {
     "variantShredding-preview",
 }
 _READER_FEATURES = READABLE | {
+    "adaptiveMetadata-preview",
     "catalogManaged",
     "catalogOwned-preview",
+    "geospatial",
+    "geospatial-dev",
+    "redirectReaderWriter-preview",
+    "timestampNanos",
     "variantType",
     "variantType-preview",
     "variantShredding",
@@ -68,20 +78,23 @@ WRITABLE = (READABLE - {"typeWidening-preview"}) | {
 }
 # Features that a table may be given by us; the others of those come from Delta's own engines.
 SWITCHABLE = WRITABLE - {"rowTracking"}
+# New tables get no mapping of columns: their files are written under the columns' own names.
+CREATABLE = SWITCHABLE - {"columnMapping"}
 
 
 def reader_features(protocol: Protocol) -> frozenset[str]:
     """Return the features a reader must know, legacy versions spelled out."""
     if protocol.min_reader_version >= FEATURES_READER_VERSION:
         return frozenset(protocol.reader_features or ())
-    return _legacy(_LEGACY_READER, protocol.min_reader_version)
+    return frozenset({"columnMapping"} if protocol.min_reader_version == _MAPPED_READER else ())
 
 
 def writer_features(protocol: Protocol) -> frozenset[str]:
     """Return the features a writer must know, legacy versions spelled out."""
     if protocol.min_writer_version >= FEATURES_WRITER_VERSION:
         return frozenset(protocol.writer_features or ())
-    return _legacy(_LEGACY_WRITER, protocol.min_writer_version)
+    reader, writer = protocol.min_reader_version, protocol.min_writer_version
+    return frozenset(name for name, (r, w) in _LEGACY.items() if r <= reader and w <= writer)
 
 
 def require_readable(protocol: Protocol, table: str) -> None:
@@ -124,68 +137,82 @@ def require_writable(protocol: Protocol, table: str) -> None:
     _refuse(writer_features(protocol) - WRITABLE, table, "written")
 
 
-def new_table_protocol(metadata: Metadata, needed: Iterable[str] = ()) -> Protocol:
-    """Return the protocol of a new table: readable everywhere unless the schema asks for more."""
-    features = {"appendOnly", "invariants", "inCommitTimestamp", *needed}
-    features |= enabled_by(metadata.configuration)
+def new_table_protocol(metadata: Metadata) -> Protocol:
+    """Return the protocol of a new table: readable everywhere unless its metadata asks for more."""
+    features = {"appendOnly", "invariants", "inCommitTimestamp", *required_features(metadata)}
     if read_bool(metadata.configuration, FENCE_PROPERTY):
         features.add(FENCE)
     return with_features(Protocol(min_reader_version=1, min_writer_version=7), features)
 
 
-def enabled_by(configuration: Mapping[str, str]) -> set[str]:
-    """Return the features that the properties of a table switch on."""
-    switches = {
-        "delta.enableChangeDataFeed": "changeDataFeed",
-        "delta.enableDeletionVectors": "deletionVectors",
-        "delta.enableInCommitTimestamps": "inCommitTimestamp",
-        "delta.enableRowTracking": "rowTracking",
-    }
-    features = {name for key, name in switches.items() if read_bool(configuration, key)}
-    if any(key.startswith("delta.constraints.") for key in configuration):
-        features.add("checkConstraints")
-    if read(configuration, "delta.columnMapping.mode") != "none":
-        features.add("columnMapping")
-    prefix = "delta.feature."
-    features |= {key.removeprefix(prefix) for key in configuration if key.startswith(prefix)}
-    return features
+def listed_features(protocol: Protocol) -> frozenset[str]:
+    """Return all features that a table has, for readers or writers."""
+    return reader_features(protocol) | writer_features(protocol)
+
+
+def require_listed(metadata: Metadata, protocol: Protocol, table: str) -> None:
+    """Refuse metadata that uses a feature which the protocol does not list.
+
+    Raises:
+        InvalidCommitError: names the feature and what asks for it.
+    """
+    missing = missing_features(metadata, listed_features(protocol))
+    for feature, cause in missing.items():
+        raise InvalidCommitError(
+            f"Table {table} does not have the feature {feature}, which {cause} needs.",
+            hint="Nothing was committed; commit a protocol with the feature too, or use alter.",
+            feature=feature,
+        )
 
 
 def with_features(protocol: Protocol, features: Iterable[str]) -> Protocol:
     """Return the protocol with more features, legacy versions raised as the spec demands."""
     wanted = set(features)
-    if wanted <= writer_features(protocol) | reader_features(protocol):
+    if wanted <= listed_features(protocol):
         return protocol
-    writers = writer_features(protocol) | wanted
-    readers = reader_features(protocol) | (wanted & _READER_FEATURES)
-    needs_reader_list = bool(readers - _legacy(_LEGACY_READER, 2)) or (
+    return _listing(protocol, writer_features(protocol) | wanted)
+
+
+def _listing(protocol: Protocol, writers: frozenset[str]) -> Protocol:
+    """Return the protocol with these writer features; readers list those that concern them."""
+    readers = reader_features(protocol) | (writers & _READER_FEATURES)
+    is_listed = bool(readers - {"columnMapping"}) or (
         protocol.min_reader_version >= FEATURES_READER_VERSION
     )
-    reader_version = FEATURES_READER_VERSION if needs_reader_list else (2 if readers else 1)
+    reader_version = FEATURES_READER_VERSION if is_listed else (_MAPPED_READER if readers else 1)
     return msgspec.structs.replace(
         protocol,
         min_reader_version=reader_version,
         min_writer_version=FEATURES_WRITER_VERSION,
-        reader_features=sorted(readers) if needs_reader_list else None,
-        writer_features=sorted(writers),
+        reader_features=sorted(readers) if is_listed else None,
+        writer_features=sorted(writers | readers),
     )
+
+
+def without_features(protocol: Protocol, gone: Iterable[str]) -> Protocol:
+    """Return the protocol without features, as a legacy one where the rest is exactly that."""
+    kept = listed_features(protocol) - set(gone)
+    for reader, writer in _LEGACY_PAIRS:
+        legacy = Protocol(min_reader_version=reader, min_writer_version=writer)
+        if listed_features(legacy) == kept:
+            return legacy
+    return _listing(protocol, kept)
 
 
 def without_fence(protocol: Protocol) -> Protocol:
     """Return the protocol without our fence; nothing else changes."""
     if not is_fenced(protocol):
         return protocol
-    features = [name for name in protocol.writer_features or () if name != FENCE]
-    return msgspec.structs.replace(protocol, writer_features=features)
+    return _listing(protocol, writer_features(protocol) - {FENCE})
 
 
-def lost_features(before: Protocol, after: Protocol) -> frozenset[str]:
+def lost_features(before: Protocol, after: Protocol, metadata: Metadata) -> frozenset[str]:
     """Return what a new protocol no longer asks of clients; files may still need it.
 
-    The fence is no such feature: no file depends on it.
+    No file depends on the fence, nor on in-commit timestamps that the metadata has switched off.
     """
-    asked = reader_features(before) | writer_features(before)
-    return asked - reader_features(after) - writer_features(after) - {FENCE}
+    free = {FENCE, "inCommitTimestamp"} - required_features(metadata).keys()
+    return listed_features(before) - listed_features(after) - free
 
 
 def is_fenced(protocol: Protocol) -> bool:
@@ -207,8 +234,19 @@ def check_protocol(protocol: Protocol) -> str | None:
         return "a table with reader features needs writer version 7"
     missing = set(protocol.reader_features or ()) - set(protocol.writer_features or ())
     if missing:
-        return f"reader features missing from writerFeatures: {', '.join(sorted(missing))}"
+        return f"missing from writerFeatures: {', '.join(sorted(missing))}"
     return None
+
+
+def check_new_protocol(protocol: Protocol) -> str | None:
+    """Return what is wrong with a protocol that we write ourselves, or None.
+
+    Readers refuse a feature of theirs that only writers are told of; logs of others have such.
+    """
+    untold = (writer_features(protocol) & _READER_FEATURES) - reader_features(protocol)
+    if untold:
+        return f"missing from readerFeatures: {', '.join(sorted(untold))}"
+    return check_protocol(protocol)
 
 
 def _require_reader_version(protocol: Protocol, table: str) -> None:
@@ -217,10 +255,6 @@ def _require_reader_version(protocol: Protocol, table: str) -> None:
             f"Table {table} needs reader version {protocol.min_reader_version}; "
             f"deltasql reads up to {FEATURES_READER_VERSION}."
         )
-
-
-def _legacy(table: Mapping[int, tuple[str, ...]], version: int) -> frozenset[str]:
-    return frozenset(name for at, names in table.items() if at <= version for name in names)
 
 
 def _refuse(features: frozenset[str], table: str, verb: str) -> None:

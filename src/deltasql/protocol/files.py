@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 LOG_FOLDER = "_delta_log/"
 LAST_CHECKPOINT = f"{LOG_FOLDER}_last_checkpoint"
+# Hadoop's checksum of it on local disks: wrong, and removed, as soon as we write the file.
+LAST_CHECKPOINT_CHECKSUM = f"{LOG_FOLDER}._last_checkpoint.crc"
 MAX_VERSION = 2**63 - 1
 # Folders below a table's root in which a transaction of ours works on a log of its own.
 STAGED_PREFIX = "tx-"

@@ -22,7 +22,7 @@ from deltasql.protocol.predicate_ast import (
     Predicate,
     columns_of,
 )
-from deltasql.protocol.predicate_match import evaluate, may_match
+from deltasql.protocol.predicate_match import evaluate, may_match, surely_holds
 from deltasql.protocol.predicate_parse import parse_predicate
 from deltasql.protocol.predicate_ranges import IndexRange, index_ranges
 
@@ -47,6 +47,7 @@ __all__ = [
     "index_ranges",
     "may_match",
     "parse_predicate",
+    "surely_holds",
     "to_arrow",
 ]
 

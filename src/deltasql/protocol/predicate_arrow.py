@@ -24,7 +24,7 @@ from deltasql.protocol.predicate_ast import (
     Or,
     Predicate,
 )
-from deltasql.protocol.values import FLOATS
+from deltasql.protocol.values import FLOATS, is_nan
 
 _FALSE = pc.scalar(pa.scalar(False))
 
@@ -51,9 +51,9 @@ def _expression(predicate: Predicate, *, negated: bool) -> Any:
 
 def _about_columns(part: ColumnComparison | InList | Like | IsNull, *, negated: bool) -> Any:
     if isinstance(part, ColumnComparison):
-        return _between_columns(
-            part.operator, pc.field(*part.left.path), pc.field(*part.right.path)
-        )
+        is_float = part.left.type.name in FLOATS
+        left, right = pc.field(*part.left.path), pc.field(*part.right.path)
+        return _between_columns(part.operator, left, right, is_float=is_float)
     field = pc.field(*part.column.path)
     match part:
         case IsNull():
@@ -72,25 +72,44 @@ def _in_list(found: Any, field: Any, has_null: bool, negated: bool) -> Any:
 
 
 def _is_any(column: Column, values: tuple[Any, ...]) -> Any:
-    field, kind = _wide(column), _wide_type(column)
     if column.type.name not in FLOATS:
-        return field.isin(pa.array(list(values), kind))
+        return pc.field(*column.path).isin(pa.array(list(values), to_arrow_type(column.type)))
     # Arrow's isin takes 0.0 and -0.0 for two values; a comparison does not.
-    return reduce(or_, (field == pc.scalar(pa.scalar(value, kind)) for value in values), _FALSE)
+    return reduce(or_, (_comparison(Comparison("=", column, value)) for value in values), _FALSE)
 
 
 def _comparison(part: Comparison) -> Any:
     field = _wide(part.column)
+    if is_nan(part.value):
+        return _compare_with_nan(part.operator, field)
     value = pc.scalar(pa.scalar(part.value, _wide_type(part.column)))
     if part.operator == "<=>":
         return field.is_valid() & (field == value)
-    return _compare(part.operator, field, value)
+    compared = _compare(part.operator, field, value)
+    is_above = part.operator in {">", ">="} and part.column.type.name in FLOATS
+    return compared | field.is_nan() if is_above else compared
 
 
-def _between_columns(operator: Operator, left: Any, right: Any) -> Any:
+def _compare_with_nan(operator: Operator, field: Any) -> Any:
+    """NaN equals itself and is above all numbers; of a null nothing is known."""
+    is_nan_here = field.is_nan()
+    match operator:
+        case "<=>":
+            return field.is_valid() & is_nan_here
+        case "=" | ">=":
+            return is_nan_here
+        case "!=" | "<":
+            return ~is_nan_here
+        case "<=":
+            return is_nan_here | ~is_nan_here
+    return is_nan_here & ~is_nan_here
+
+
+def _between_columns(operator: Operator, left: Any, right: Any, *, is_float: bool) -> Any:
+    compare = _compare_floats if is_float else _compare
     if operator != "<=>":
-        return _compare(operator, left, right)
-    are_equal = left.is_valid() & right.is_valid() & (left == right)
+        return compare(operator, left, right)
+    are_equal = left.is_valid() & right.is_valid() & compare("=", left, right)
     return are_equal | (left.is_null() & right.is_null())
 
 
@@ -107,6 +126,23 @@ def _compare(operator: Operator, left: Any, right: Any) -> Any:
         case ">":
             return left > right
     return left >= right
+
+
+def _compare_floats(operator: Operator, left: Any, right: Any) -> Any:
+    """Compare by the order in which NaN is the greatest; unknown where either side is null."""
+    left_nan, right_nan = left.is_nan(), right.is_nan()
+    match operator:
+        case "=":
+            return (left == right) | (left_nan & right_nan)
+        case "<":
+            return (left < right) | (~left_nan & right_nan)
+        case ">":
+            return (left > right) | (left_nan & ~right_nan)
+        case "!=":
+            return ~_compare_floats("=", left, right)
+        case "<=":
+            return ~_compare_floats(">", left, right)
+    return ~_compare_floats("<", left, right)
 
 
 def _wide(column: Column) -> Any:

@@ -2,7 +2,7 @@
 
 Literals are already in the column's own domain (see `values`): an integer column is compared with
 an int within its range, a decimal column with a Decimal of its scale, a date with days.
-NaN follows IEEE 754, as in Arrow: it is unequal to everything and neither less nor greater.
+Floats are ordered as in Spark: NaN equals itself and is greater than every number, -0.0 equals 0.0.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ from deltasql.protocol.values import (
     integer_range,
     parse_date,
     parse_number,
+    parse_special_float,
     parse_timestamp,
 )
 
@@ -127,9 +128,7 @@ def _coerce(raw: Raw, column: Column) -> Value:
     name = column.type.name
     found: Value | None = None
     if name in FLOATS:
-        found = float(_number(raw, column))
-        if not math.isfinite(found):
-            found = None
+        found = _float(raw, column)
     elif name == "string" and raw.kind == "text":
         found = raw.text
     elif name == "boolean" and raw.kind in {"boolean", "text"}:
@@ -141,6 +140,14 @@ def _coerce(raw: Raw, column: Column) -> Value:
     if found is None or (isinstance(found, str) and not _is_unicode(found)):
         raise _misfit(raw, column)
     return found
+
+
+def _float(raw: Raw, column: Column) -> float | None:
+    special = parse_special_float(raw.text) if raw.kind in {"number", "text"} else None
+    if special is not None:
+        return special
+    number = float(_number(raw, column))
+    return number if math.isfinite(number) else None
 
 
 def _moment(text: str, column: Column) -> int | None:

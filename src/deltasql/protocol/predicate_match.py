@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import product
 from typing import Any, TypeAlias
 
 from deltasql.protocol.predicate_ast import (
@@ -25,9 +26,10 @@ from deltasql.protocol.predicate_ast import (
     Operator,
     Or,
     Predicate,
+    columns_of,
 )
 from deltasql.protocol.stats import FileStats, column_bounds, null_count
-from deltasql.protocol.values import FLOATS, Value, parse_partition_value
+from deltasql.protocol.values import FLOATS, Value, is_nan, parse_partition_value
 
 Answers: TypeAlias = frozenset[bool | None]
 
@@ -48,7 +50,10 @@ _HOLDS: dict[Operator, frozenset[int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a column in one file; None is unbounded."""
+    """What is known of a column in one file; None is unbounded.
+
+    Bounds are of numbers: a column that `may_be_nan` may also lie above the upper one.
+    """
 
     low: Any = None
     high: Any = None
@@ -56,6 +61,31 @@ class Facts:
     may_be_value: bool = True
     may_be_nan: bool = False
 
+    @property
+    def top(self) -> Any:
+        """The upper bound with NaN counted in."""
+        return _NAN if self.may_be_nan and self.high is not None else self.high
+
+
+class _Nan:
+    """Stands for NaN as a bound: equal to itself, greater than everything else."""
+
+    def __lt__(self, _: object) -> bool:
+        return False
+
+    def __le__(self, other: object) -> bool:
+        return other is self
+
+    def __gt__(self, other: object) -> bool:
+        return other is not self
+
+    def __ge__(self, _: object) -> bool:
+        return True
+
+
+_NAN = _Nan()
+# So many columns are tried with NaN and without; more are kept in doubt.
+_MAX_NAN_COLUMNS = 4
 
 Known: TypeAlias = Callable[[Column], Facts]
 
@@ -71,7 +101,40 @@ def may_match(
     """
     if stats is not None and stats.num_records == 0:
         return False
-    return True in answers(predicate, lambda column: _facts(column, stats, partition_values or {}))
+    return can_be_true(predicate, lambda column: _facts(column, stats, partition_values or {}))
+
+
+def surely_holds(
+    predicate: Predicate, stats: FileStats | None, partition_values: Mapping[str, str | None]
+) -> bool:
+    """Tell whether the filter is true of every row of a file, by what is known of it."""
+    if stats is not None and stats.num_records == 0:
+        return True
+    return answers(predicate, lambda column: _facts(column, stats, partition_values)) == _TRUE
+
+
+def can_be_true(predicate: Predicate, known: Known) -> bool:
+    """Tell whether a row with these facts may make the filter true.
+
+    Columns that may hold NaN are tried with it alone and without it: `x BETWEEN 1 AND 2` is false
+    of NaN, although `x >= 1` is true.
+    """
+    columns = dict.fromkeys(columns_of(predicate))
+    doubtful = [column for column in columns if known(column).may_be_nan][:_MAX_NAN_COLUMNS]
+    for choice in product((False, True), repeat=len(doubtful)):
+        is_nan_at = dict(zip(doubtful, choice, strict=True))
+        if True in answers(predicate, partial(_split_facts, known, is_nan_at)):
+            return True
+    return False
+
+
+def _split_facts(known: Known, is_nan_at: Mapping[Column, bool], column: Column) -> Facts:
+    facts, is_nan_here = known(column), is_nan_at.get(column)
+    if is_nan_here is None:
+        return facts
+    if is_nan_here:
+        return replace(facts, low=_NAN, high=_NAN, may_be_nan=False)
+    return replace(facts, may_be_nan=False)
 
 
 def evaluate(predicate: Predicate, values: Mapping[str, Value | None]) -> bool | None:
@@ -143,11 +206,13 @@ def _about_one_column(part: Comparison | InList | Like | IsNull, facts: Facts) -
 def _value_answers(part: Comparison | InList | Like, facts: Facts) -> Answers:
     match part:
         case Comparison(operator=operator, value=value):
-            return _compare(operator, _relations(facts, value, value), nan=facts.may_be_nan)
+            bound = _orderable(value)
+            return _compare(operator, _relations(facts, bound, bound))
         case InList(values=values, has_null=has_null):
             miss = _UNKNOWN if has_null else _FALSE
-            is_sure = _is_one_value(facts) and facts.low in values
-            is_possible = any(0 in _relations(facts, value, value) for value in values)
+            bounds = [_orderable(value) for value in values]
+            is_sure = _is_one_value(facts) and facts.low in bounds
+            is_possible = any(0 in _relations(facts, bound, bound) for bound in bounds)
             return (_TRUE if is_possible else frozenset()) | (frozenset() if is_sure else miss)
         case Like():
             return _like(part, facts)
@@ -159,32 +224,28 @@ def _is_one_value(facts: Facts) -> bool:
 
 def _relations(facts: Facts, low: Any, high: Any) -> frozenset[int]:
     """Return how the column's values may stand to a value between `low` and `high`."""
-    found = set()
+    found, top = set(), facts.top
     if facts.low is None or high is None or facts.low < high:
         found.add(-1)
-    if facts.high is None or low is None or facts.high > low:
+    if top is None or low is None or top > low:
         found.add(1)
-    reaches_up = facts.high is None or low is None or facts.high >= low
+    reaches_up = top is None or low is None or top >= low
     reaches_down = facts.low is None or high is None or facts.low <= high
     if reaches_up and reaches_down:
         found.add(0)
     return frozenset(found)
 
 
-def _compare(operator: Operator, relations: frozenset[int], *, nan: bool) -> Answers:
+def _compare(operator: Operator, relations: frozenset[int]) -> Answers:
     holds = _HOLDS[operator]
-    found = {relation in holds for relation in relations}
-    if nan:
-        found.add(operator == "!=")
-    return frozenset(found)
+    return frozenset(relation in holds for relation in relations)
 
 
 def _compare_columns(part: ColumnComparison, known: Known) -> Answers:
     left, right = known(part.left), known(part.right)
     found: Answers = frozenset()
     if left.may_be_value and right.may_be_value:
-        relations = _relations(left, right.low, right.high)
-        found = _compare(part.operator, relations, nan=left.may_be_nan or right.may_be_nan)
+        found = _compare(part.operator, _relations(left, right.low, right.top))
     if part.operator != "<=>":
         return found | (_UNKNOWN if left.may_be_null or right.may_be_null else frozenset())
     if left.may_be_null and right.may_be_null:
@@ -242,18 +303,9 @@ def partition_facts(column: Column, text: str | None) -> Facts:
 def _exactly(value: Value | None) -> Facts:
     if value is None:
         return Facts(may_be_value=False)
-    if value != value:  # noqa: PLR0124 (NaN: no order, and no other value)
-        return Facts(_NAN, _NAN, may_be_null=False, may_be_nan=True)
-    return Facts(value, value, may_be_null=False)
+    bound = _orderable(value)
+    return Facts(bound, bound, may_be_null=False)
 
 
-class _Nan:
-    """Stands for NaN as a bound: in no relation to anything."""
-
-    def __lt__(self, _: object) -> bool:
-        return False
-
-    __gt__ = __le__ = __ge__ = __lt__
-
-
-_NAN = _Nan()
+def _orderable(value: Value) -> Any:
+    return _NAN if is_nan(value) else value

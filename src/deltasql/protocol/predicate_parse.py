@@ -5,7 +5,9 @@ What the small language of `predicate_ast` cannot say is refused, naming the par
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from decimal import Decimal as Number
 from functools import cache, partial
@@ -28,7 +30,15 @@ from deltasql.protocol.predicate_ast import (
 )
 from deltasql.protocol.predicate_literals import Raw, RawKind, compare, in_list, is_comparable
 from deltasql.protocol.schema import Decimal, StructType, parse_type_name
-from deltasql.protocol.values import INTEGER_BITS, integer_range, parse_number, to_scale
+from deltasql.protocol.values import (
+    FLOATS,
+    INTEGER_BITS,
+    integer_range,
+    parse_number,
+    parse_special_float,
+    round_to_float,
+    to_scale,
+)
 
 Node: TypeAlias = Any  # sqlglot's expressions; the library is loaded by the first filter only
 MAX_LENGTH = 1_000_000
@@ -72,6 +82,54 @@ def parse_predicate(
         raise BadPredicateError(f"The filter cannot be understood: {_reason(error)}.") from error
     except RecursionError as error:
         raise BadPredicateError("The filter is nested too deeply.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class UnderstoodFilter:
+    """What of a filter is understood: every row that meets the filter meets the predicate too.
+
+    None restricts nothing. `is_whole` tells whether the predicate says all that the filter says.
+    """
+
+    predicate: Predicate | None
+    is_whole: bool
+
+
+def parse_understood(
+    text: str, schema: StructType, mode: MappingMode = "none", zone: tzinfo = UTC
+) -> UnderstoodFilter:
+    """Return what can be understood of a filter that an engine applies: parts joined by AND."""
+    try:
+        return UnderstoodFilter(parse_predicate(text, schema, mode, zone), is_whole=True)
+    except BadPredicateError:
+        pass
+    nothing = UnderstoodFilter(None, is_whole=False)
+    if len(text) > MAX_LENGTH:
+        return nothing
+    parse, failure = _parser()
+    reader = _Reader(schema, mode, zone)
+    try:
+        nodes = _conjuncts(parse(text))
+    except (failure, RecursionError):
+        return nothing
+    found = [part for node in nodes if (part := _readable(reader, node)) is not None]
+    return UnderstoodFilter(And(tuple(found)) if found else None, is_whole=False)
+
+
+def _conjuncts(node: Node) -> list[Node]:
+    match type(node).__name__:
+        case "Paren":
+            return _conjuncts(node.this)
+        case "And":
+            return [one for part in node.flatten() for one in _conjuncts(part)]
+    return [node]
+
+
+def _readable(reader: _Reader, node: Node) -> Predicate | None:
+    try:
+        return reader.read(node)
+    except (BadPredicateError, RecursionError):
+        return None
 
 
 @cache
@@ -182,6 +240,12 @@ class _Reader:
             raise _unsupported(node)
         return compare("<=>", column, raw)
 
+    def _read_isnan(self, node: Node) -> Predicate:
+        column = self._needed(node.this)
+        if column.type.name not in FLOATS:
+            raise _unsupported(node)
+        return Comparison("<=>", column, math.nan)
+
     def _read_like(self, node: Node) -> Predicate:
         column = self._needed(node.this)
         raw = _literal(node.args["expression"])
@@ -251,6 +315,9 @@ def _cast(node: Node) -> Raw:
     target = str(getattr(node.to.this, "name", ""))
     if target in _CASTS and raw.kind in {"text", _CASTS[target]}:
         return Raw(_CASTS[target], raw.text)
+    is_special = raw.kind == "text" and parse_special_float(raw.text) is not None
+    if is_special and target in {"DOUBLE", "FLOAT"}:
+        return Raw("number", raw.text)
     number = parse_number(raw.text) if raw.kind in {"text", "number"} else None
     if number is None or not _keeps(number, target, [one.name for one in node.to.expressions]):
         raise _unsupported(node)
@@ -260,6 +327,8 @@ def _cast(node: Node) -> Raw:
 def _keeps(number: Number, target: str, parameters: list[str]) -> bool:
     if target == "DOUBLE":
         return True
+    if target == "FLOAT":
+        return round_to_float(float(number)) == number
     if target == "DECIMAL" and len(parameters) == 2:  # noqa: PLR2004 (precision, scale)
         kind = parse_type_name(f"decimal({parameters[0]},{parameters[1]})")
         return isinstance(kind, Decimal) and to_scale(number, kind) == number

@@ -6,12 +6,21 @@ given: conjuncts at the top, on plain columns. Bounds are inclusive and rounded 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from deltasql.protocol.predicate_ast import And, Column, Comparison, InList, Like, Predicate
+from deltasql.protocol.predicate_ast import (
+    And,
+    Column,
+    Comparison,
+    InList,
+    Like,
+    Not,
+    Predicate,
+)
 from deltasql.protocol.stats import IndexBound, IndexKind, number_bound, text_bound
+from deltasql.protocol.values import FLOATS, is_nan
 
 _LAST = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
@@ -30,8 +39,10 @@ class IndexRange:
 def index_ranges(predicate: Predicate) -> list[IndexRange]:
     """Return the ranges that rows must lie in, one per physical column, in order of appearance."""
     found: dict[str, IndexRange] = {}
-    for part in _conjuncts(predicate):
-        one = _range(part)
+    parts = list(_conjuncts(predicate))
+    without_nan = {column for part in parts if (column := _excludes_nan(part)) is not None}
+    for part in parts:
+        one = _range(part, without_nan)
         if one is not None:
             known = found.get(one.column)
             found[one.column] = one if known is None else _narrow(known, one)
@@ -46,15 +57,31 @@ def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
         yield predicate
 
 
-def _range(part: Predicate) -> IndexRange | None:
+def _excludes_nan(part: Predicate) -> Column | None:
+    """Return the column of floats that is a number in every row that a part keeps."""
+    match part:
+        case Comparison(operator="!=" | "<", column=column, value=value) if is_nan(value):
+            return column
+        case Comparison(operator="=" | "<=>" | "<" | "<=", column=column, value=value):
+            return None if is_nan(value) else column
+        case InList(column=column, values=values):
+            return None if any(map(is_nan, values)) else column
+        case Not(part=Comparison(operator="=" | "<=>", column=column, value=value)):
+            return column if is_nan(value) else None
+    return None
+
+
+def _range(part: Predicate, without_nan: Collection[Column]) -> IndexRange | None:
+    """A lower bound of floats holds only where NaN is excluded: no upper bound tells of it."""
     match part:
         case Comparison(operator="=" | "<=>", column=column, value=value):
             return _between(column, value, value)
         case Comparison(operator="<" | "<=", column=column, value=value):
             return _between(column, None, value)
         case Comparison(operator=">" | ">=", column=column, value=value):
-            return _between(column, value, None)
-        case InList(column=column, values=values) if values:
+            is_sure = column.type.name not in FLOATS or column in without_nan
+            return _between(column, value, None) if is_sure else None
+        case InList(column=column, values=values) if values and not any(map(is_nan, values)):
             return _between(column, min(values), max(values))
         case Like(column=column):
             return _between(column, part.prefix, _after(part.prefix)) if part.prefix else None

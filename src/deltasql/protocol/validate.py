@@ -24,9 +24,16 @@ from deltasql.protocol.actions import (
     Sidecar,
     Txn,
 )
-from deltasql.protocol.columns import check_mapping, check_names, find_field, mapping_mode
-from deltasql.protocol.features import check_protocol
+from deltasql.protocol.columns import (
+    check_mapping,
+    check_names,
+    check_unique_names,
+    find_field,
+    mapping_mode,
+)
+from deltasql.protocol.features import check_new_protocol
 from deltasql.protocol.identity import file_key
+from deltasql.protocol.properties import check_changes
 from deltasql.protocol.schema import parse_schema
 
 _VECTOR_TYPES = frozenset("uip")
@@ -59,7 +66,7 @@ def _check_action(action: Action) -> str | None:  # noqa: PLR0911 (one reason pe
             return _check_info(action)
         case Protocol():
             names = (*(action.reader_features or ()), *(action.writer_features or ()))
-            return check_protocol(action) or _bad_texts("feature", *names)
+            return check_new_protocol(action) or _bad_texts("feature", *names)
         case Metadata():
             return check_metadata(action)
         case Add() | Remove() | Cdc():
@@ -107,10 +114,25 @@ def check_metadata(metadata: Metadata) -> str | None:
     if bad:
         return bad
     schema, mode = parse_schema(metadata.schema_string), mapping_mode(metadata.configuration)
-    check_names(schema, mode)
+    check_unique_names(schema)
     check_mapping(schema, mode)
     gone = next((c for c in metadata.partition_columns if find_field(schema, c) is None), None)
     return None if gone is None else f"the partition column {gone} is not in the schema"
+
+
+def check_metadata_change(before: Metadata, after: Metadata) -> None:
+    """Refuse what a commit would set anew in the metadata and Delta would not take.
+
+    What other writers have left there stays as it is.
+
+    Raises:
+        BadArgumentError: a property has no such name or value.
+        SchemaError: a new column has no name that Delta takes.
+    """
+    check_changes(before.configuration, after.configuration)
+    if after.schema_string != before.schema_string:
+        schema, mode = parse_schema(after.schema_string), mapping_mode(after.configuration)
+        check_names(schema, mode, parse_schema(before.schema_string))
 
 
 def _check_info(info: CommitInfo) -> str | None:
@@ -148,7 +170,7 @@ def _check_unique(actions: Sequence[Action]) -> None:
     names = Counter(
         f"{action.kind} {_subject(action)}".strip()
         for action in actions
-        if isinstance(action, Metadata | Protocol | CommitInfo | Txn | DomainMetadata)
+        if isinstance(action, Metadata | Protocol | CommitInfo | Txn | DomainMetadata | Cdc)
     )
     for counted, what in ((adds, "add"), (removes, "remove")):
         twice = next((key for key, count in counted.items() if count > 1), None)
@@ -166,7 +188,7 @@ def _check_unique(actions: Sequence[Action]) -> None:
 
 def _subject(action: Action) -> str:
     match action:
-        case Txn(app_id=name) | DomainMetadata(domain=name):
+        case Txn(app_id=name) | DomainMetadata(domain=name) | Cdc(path=name):
             return name
     return ""
 

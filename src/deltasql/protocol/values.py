@@ -24,14 +24,24 @@ FLOATS = frozenset({"float", "double"})
 TIMESTAMPS = frozenset({"timestamp", "timestamp_ntz"})
 MICROSECONDS = 1_000_000
 
-_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
+# Years before 1 and after 9999 are spelled with a sign, or not, as in Spark.
+_DATE = re.compile(r"([+-]?\d{4,6})-(\d{1,2})-(\d{1,2})")
 _TIMESTAMP = re.compile(
-    r"(\d{4}-\d{1,2}-\d{1,2})"
+    r"([+-]?\d{4,6}-\d{1,2}-\d{1,2})"
     r"(?:[T ](\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?"
     r"\s*(Z|UTC|[+-]\d{2}:?\d{2})?"
 )
+_SPECIAL_FLOATS = {
+    "nan": math.nan,
+    **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), math.inf),
+    **dict.fromkeys(("-inf", "-infinity"), -math.inf),
+}
 _INTEGER = re.compile(r"[+-]?\d+")
 _EPOCH = dt.date(1970, 1, 1).toordinal()
+_CYCLE, _CYCLE_DAYS = 400, 146_097
+_DAY_SECONDS = 86_400
+_FIRST_SECOND = (dt.date.min.toordinal() - _EPOCH + 2) * _DAY_SECONDS
+_LAST_SECOND = (dt.date.max.toordinal() - _EPOCH - 2) * _DAY_SECONDS
 # Wide enough for any decimal(38, s) with any literal beside it.
 EXACT = Context(prec=400, Emax=100_000, Emin=-100_000)
 
@@ -47,10 +57,13 @@ def parse_date(text: str) -> int | None:
     found = _DATE.fullmatch(text.strip())
     if found is None:
         return None
+    # The calendar repeats every 400 years; Python's has the years 1 to 9999 only.
+    cycles, year = divmod(int(found[1]) - _CYCLE, _CYCLE)
     try:
-        return dt.date(int(found[1]), int(found[2]), int(found[3])).toordinal() - _EPOCH
+        day = dt.date(year + _CYCLE, int(found[2]), int(found[3])).toordinal()
     except ValueError:
         return None
+    return day + cycles * _CYCLE_DAYS - _EPOCH
 
 
 def parse_timestamp(text: str, zone: dt.tzinfo = dt.UTC) -> tuple[int, bool] | None:
@@ -79,7 +92,9 @@ def _offset_at(seconds: int, zone: dt.tzinfo) -> int:
     """
     if zone is dt.UTC:
         return 0
-    shown = dt.datetime(1970, 1, 1, tzinfo=zone) + dt.timedelta(seconds=seconds)
+    # years that Python lacks have the rules of the nearest that it has
+    known = min(max(seconds, _FIRST_SECOND), _LAST_SECOND)
+    shown = dt.datetime(1970, 1, 1, tzinfo=zone) + dt.timedelta(seconds=known)
     away = shown.utcoffset()
     return 0 if away is None else int(away.total_seconds())
 
@@ -122,6 +137,16 @@ def parse_number(text: str) -> Number | None:
     return number if number.is_finite() and "_" not in text else None
 
 
+def parse_special_float(text: str) -> float | None:
+    """Return NaN or an infinity as Spark reads it from a text; None if the text is neither."""
+    return _SPECIAL_FLOATS.get(text.strip().lower())
+
+
+def is_nan(value: object) -> bool:
+    """Tell whether a value is NaN; filters take it as equal to itself and above all numbers."""
+    return isinstance(value, float) and math.isnan(value)
+
+
 def to_scale(number: Number, kind: Decimal) -> Number | None:
     """Return the number with the type's scale, or None where that would lose digits or overflow."""
     strict = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
@@ -159,10 +184,10 @@ def parse_partition_value(text: str, kind: DataType, zone: dt.tzinfo = dt.UTC) -
     return None if parse is None else parse(text, kind.name)
 
 
-def _bytes_of(text: str) -> bytes | None:
-    """A binary partition value is written with one character per byte."""
+def _utf8_bytes(text: str) -> bytes | None:
+    """A binary partition value is written as the text whose UTF-8 it is, as a cast in Spark."""
     try:
-        return text.encode("latin-1")
+        return text.encode()
     except UnicodeEncodeError:
         return None
 
@@ -186,7 +211,7 @@ def _parse_float(text: str, name: str) -> float | None:
 
 _PARSERS: dict[str, Callable[[str, str], Value | None]] = {
     "string": lambda text, _: text,
-    "binary": lambda text, _: _bytes_of(text),
+    "binary": lambda text, _: _utf8_bytes(text),
     "boolean": lambda text, _: {"true": True, "false": False}.get(text.strip().lower()),
     "date": lambda text, _: parse_date(text),
     **dict.fromkeys(INTEGER_BITS, _parse_integer),
@@ -199,6 +224,7 @@ def print_partition_value(value: Value, kind: DataType) -> str:
     """Return a value as Delta writes it in `partitionValues`.
 
     Raises:
+        UnicodeDecodeError: a binary value is not UTF-8; the log has no way to write it.
         ValueError: a date or timestamp lies outside the years 1 to 9999.
     """
     if isinstance(value, Number):
@@ -220,7 +246,7 @@ def _print_float(value: float) -> str:
 
 
 _PRINTERS: dict[str, Callable[[Any], str]] = {
-    "binary": lambda value: value.decode("latin-1"),
+    "binary": lambda value: value.decode(),
     "boolean": lambda value: "true" if value else "false",
     "date": print_date,
     "timestamp": lambda value: print_timestamp(value) + "Z",

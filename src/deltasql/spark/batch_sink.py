@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from deltasql.protocol.schema import StructType
@@ -18,7 +19,15 @@ from deltasql.spark.sink_options import SinkOptions
 from deltasql.spark.sink_plan import SinkPlan, commit_sink, plan_sink
 from deltasql.spark.sink_tasks import FilesMessage, all_adds
 from deltasql.spark.source_errors import told_with_code
+from deltasql.spark.write_options import SESSION_OVERWRITE_MODE
 from deltasql.spark.write_target import AlreadyThere, commit_options
+
+
+@dataclass(frozen=True)
+class BatchMessage(FilesMessage):
+    """What one task has written, and the session's partitionOverwriteMode: only tasks know it."""
+
+    overwrite_mode: str | None
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,8 @@ class BatchSink(DataSourceArrowWriter):
         if self.plan is None:
             return FilesMessage(b"", 0)
         with told_with_code():
-            return self.plan.output.write(iterator)
+            written = self.plan.output.write(iterator)
+            return BatchMessage(written.lines, written.rows, _session_mode())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what the tasks have written."""
@@ -42,8 +52,11 @@ class BatchSink(DataSourceArrowWriter):
             return
         with told_with_code():
             adds = all_adds(messages)
-            how = commit_options(self.options.write)
-            commit_sink(self.options, self.given, self.plan.target, adds, how)
+            # every write has at least one task
+            modes = [one.overwrite_mode for one in messages if isinstance(one, BatchMessage)]
+            how = self.options.write.in_session(modes[0] if modes else None)
+            options = replace(self.options, write=how)
+            commit_sink(options, self.given, self.plan.target, adds, commit_options(how))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave everything as it is: vacuum knows what no version needs."""
@@ -55,3 +68,9 @@ def batch_sink(options: SinkOptions, given: StructType, token: str) -> BatchSink
     known = replace(options, write=replace(how, commit_id=how.commit_id or token))
     plan = plan_sink(known, given)
     return BatchSink(known, given, None if isinstance(plan, AlreadyThere) else plan)
+
+
+def _session_mode() -> str | None:
+    """Return the session's mode of partition overwrites: a query's settings go with its tasks."""
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(SESSION_OVERWRITE_MODE)

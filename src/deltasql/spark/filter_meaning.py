@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import tzinfo
 
-from deltasql.protocol.columns import find_field
+from deltasql.catalog.snapshots import Snapshot
+from deltasql.protocol.columns import find_field, mapping_mode
 from deltasql.protocol.predicate import And, Predicate, columns_of
 from deltasql.protocol.predicate_ast import Column, ColumnComparison, Comparison, Not, Or
+from deltasql.protocol.predicate_parse import UnderstoodFilter, parse_understood
 from deltasql.protocol.schema import StructField, StructType
 from deltasql.protocol.text_limits import TYPE_TEXT
 from deltasql.protocol.values import FLOATS
@@ -65,6 +68,14 @@ def _is_met_by_nan(predicate: Predicate, partitions: Sequence[str]) -> bool:
 
 def _may_be_nan(column: Column, partitions: Sequence[str]) -> bool:
     return column.type.name in FLOATS and column.path[0] in partitions
+
+
+def understood(snapshot: Snapshot, where: str | None, zone: tzinfo) -> UnderstoodFilter:
+    """Return what SQL understands of a filter that Spark applies."""
+    if where is None:
+        return UnderstoodFilter(None, is_whole=True)
+    mode = mapping_mode(snapshot.metadata.configuration)
+    return parse_understood(where, snapshot.schema, mode, zone)
 
 
 def sound_part(

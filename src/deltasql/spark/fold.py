@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
-
-import msgspec
+from dataclasses import dataclass
 
 from deltasql.errors import InvalidCommitError
 from deltasql.protocol.actions import (
@@ -14,16 +11,13 @@ from deltasql.protocol.actions import (
     Add,
     Cdc,
     CommitInfo,
-    DomainMetadata,
     Metadata,
-    Protocol,
     Remove,
-    Txn,
 )
-from deltasql.protocol.identity import FileKey, file_key
+from deltasql.protocol.identity import FileKey
+from deltasql.protocol.net_actions import NetActions
 from deltasql.protocol.properties import read_bool
 
-FileAction = TypeVar("FileAction", Add, Remove)
 CHANGE_FEED = "delta.enableChangeDataFeed"
 
 
@@ -56,54 +50,16 @@ class StagedCommit:
         return any(isinstance(action, Add | Remove | Cdc) for action in self.actions)
 
 
-@dataclass(slots=True)
-class _Net:
-    live: Container[FileKey]
-    adds: dict[FileKey, Add] = field(default_factory=dict)
-    removes: dict[FileKey, Remove] = field(default_factory=dict)
-    others: dict[str, Action] = field(default_factory=dict)
-
-    def take(self, commit: StagedCommit) -> None:
-        changes = self._moves_new_rows(commit)
-        for action in commit.actions:
-            match action:
-                case Add():
-                    self._add(_changing(action) if changes else action)
-                case Remove():
-                    self._remove(_changing(action) if changes else action)
-                case CommitInfo():
-                    continue
-                case _:
-                    self.others[_subject(action)] = action
-
-    def _moves_new_rows(self, commit: StagedCommit) -> bool:
-        """A compaction of files that the transaction added itself brings their rows along.
-
-        Who follows the table sees only the folded commit: there the rows are new.
-        """
-        gone = [self.adds.get(file_key(a)) for a in commit.actions if isinstance(a, Remove)]
-        return any(add is not None and add.data_change for add in gone)
-
-    def _add(self, add: Add) -> None:
-        self.removes.pop(file_key(add), None)
-        self.adds[file_key(add)] = add
-
-    def _remove(self, remove: Remove) -> None:
-        key = file_key(remove)
-        if self.adds.pop(key, None) is None or key in self.live:
-            self.removes[key] = remove
-
-
 def fold(commits: Iterable[StagedCommit], live: Container[FileKey]) -> list[Action]:
     """Return the net actions of the commits, in order; `live` are the files before them.
 
     A file that was added and removed again is not among them; of metadata, protocol,
     applications and domains the last word counts.
     """
-    net = _Net(live)
+    net = NetActions(lambda _: live)
     for commit in commits:
-        net.take(commit)
-    return [*net.others.values(), *net.adds.values(), *net.removes.values()]
+        net.commit([action for action in commit.actions if not isinstance(action, CommitInfo)])
+    return net.actions
 
 
 def refuse_lost_changes(table: str, metadata: Metadata, commits: Sequence[StagedCommit]) -> None:
@@ -126,16 +82,3 @@ def second_write(table: str) -> InvalidCommitError:
         hint="Put the changes into one MERGE, or commit them one by one.",
         table=table,
     )
-
-
-def _subject(action: Action) -> str:
-    match action:
-        case Txn(app_id=name) | DomainMetadata(domain=name) | Cdc(path=name):
-            return f"{action.kind} {name}"
-        case Metadata() | Protocol():
-            return action.kind
-    raise InvalidCommitError(f"A statement left a `{action.kind}`, which nobody can fold.")
-
-
-def _changing(action: FileAction) -> FileAction:
-    return msgspec.structs.replace(action, data_change=True)

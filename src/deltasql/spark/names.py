@@ -2,23 +2,25 @@
 
 The staged tables are registered in private databases of Spark's own catalog, one for each
 namespace, which end with the transaction. A statement runs in a copy of the user's session that
-uses the database of tables without a namespace: temporary views and settings are those of the
-user's session at that moment, its current database and other threads notice nothing, and column
-names qualified by a table's name work as always. A name with a namespace is replaced where it
-stands by that of the private database. A temporary view that is called like a table of the
-catalog is refused, because nobody could tell which is meant; one that `attach` made of it is not.
+uses the database of tables without a namespace: temporary views, settings and SQL variables are
+those of the user's session at that moment, its current database and other threads notice nothing,
+and column names qualified by a table's name work as always. A name with a namespace is replaced
+where it stands by that of the private database, also where it qualifies a column. A temporary view
+that is called like a table of the catalog is refused, because nobody could tell which is meant; one
+that `attach` made of that table is not.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from deltasql.catalog.rows import TableRow
 from deltasql.errors import BadArgumentError
-from deltasql.spark.attached import attached_views
+from deltasql.spark.read_marks import attached_table
+from deltasql.spark.sql_text import active_session, exchanged, qualifier_spans
 from deltasql.spark.statement import Named, Statement
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class Names:
 
     spark: SparkSession
     prefix: str
+    catalog_id: str
     _databases: dict[str, str] = field(default_factory=dict)
     _registered: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -64,7 +67,7 @@ class Names:
     def run(self, statement: Statement, staged: Iterable[tuple[Named, TableRow]]) -> DataFrame:
         """Run a statement with the names of staged tables bound to them."""
         ours = list(staged)
-        text = _with_databases(statement.text, [(n, self._place(row)) for n, row in ours])
+        text = self._bound_text(statement.text, ours)
         session = self._copied_session()
         bound = {named.parts for named, _ in ours}
         for parts in bound:
@@ -75,6 +78,18 @@ class Names:
         if "" in self._databases:
             session.sql(f"USE {self._databases['']}")
         return session.sql(text)
+
+    def _bound_text(self, text: str, ours: Sequence[tuple[Named, TableRow]]) -> str:
+        """Return a statement with names that have a namespace replaced by private ones."""
+        places = {named.parts: self._place(row) for named, row in ours}
+        private = {parts: place for parts, place in places.items() if place is not None}
+        if not private:
+            return text
+        spans = {
+            _span(text, named): private[named.parts] for named, _ in ours if named.parts in private
+        }
+        columns = qualifier_spans(self.spark, text, private, list(spans))
+        return exchanged(text, spans | {span: private[parts] for span, parts in columns.items()})
 
     def end(self) -> None:
         """Drop the private databases; the staged files stay."""
@@ -87,9 +102,14 @@ class Names:
         catalog: Any = self.spark._jsparkSession.sessionState().catalog()  # noqa: SLF001
         return bool(catalog.getTempView(name).isDefined())
 
-    def is_view_of_another(self, name: str) -> bool:
-        """Tell whether there is such a view, and `attach` has not made it of a table."""
-        return self.is_view(name) and name not in attached_views(self.spark)
+    def attached_table(self, name: str) -> str | None:
+        """Return the table of this catalog that a temporary view was made of by `attach`."""
+        found = attached_table(self.spark, name)
+        return None if found is None or found.catalog_id != self.catalog_id else found.table
+
+    def is_view_of_another(self, name: str, table: str) -> bool:
+        """Tell whether there is such a view, and `attach` has not made it of this table."""
+        return self.is_view(name) and self.attached_table(name) != table
 
     def _place(self, row: TableRow) -> str | None:
         """Return what to write in a name's place; without a namespace it may stay."""
@@ -106,8 +126,11 @@ class Names:
     def _copied_session(self) -> SparkSession:
         from pyspark.sql import SparkSession  # noqa: PLC0415 (loads only with Spark)
 
-        copied: Any = self.spark._jsparkSession.cloneSession()  # noqa: SLF001 (Python has none)
-        return SparkSession(self.spark.sparkContext, copied)
+        own: Any = self.spark._jsparkSession  # noqa: SLF001 (Python has none)
+        copied = own.cloneSession()
+        _copy_variables(own, copied)
+        with active_session(self.spark):  # Python makes a session the active one
+            return SparkSession(self.spark.sparkContext, copied)
 
     def _show_others(self, session: SparkSession, names: Iterable[Named]) -> None:
         """Let names of the user's current database mean the same in the copied session."""
@@ -120,14 +143,6 @@ class Names:
                 )
 
 
-def _with_databases(text: str, places: Iterable[tuple[Named, str | None]]) -> str:
-    """Replace names by others; from the end, so that the places before keep their numbers."""
-    replaced = [(_span(text, named), place) for named, place in places if place is not None]
-    for (start, stop), place in sorted(replaced, reverse=True):
-        text = f"{text[:start]}{place}{text[stop:]}"
-    return text
-
-
 def _span(text: str, named: Named) -> tuple[int, int]:
     """Return where a name stands; Delta's own statements, which do not tell, name one table."""
     if named.span is not None:
@@ -137,6 +152,16 @@ def _span(text: str, named: Named) -> tuple[int, int]:
     if found is None:
         raise BadArgumentError(f"The name {named.text} cannot be found in the statement.")
     return found.span()
+
+
+def _copy_variables(own: Any, copied: Any) -> None:
+    """Let the session's SQL variables count in its copy, which Spark makes without them."""
+    mine, theirs = (
+        one.sessionState().catalogManager().tempVariableManager() for one in (own, copied)
+    )
+    variables = mine.getClass().getDeclaredField("variables")
+    variables.setAccessible(True)
+    variables.get(theirs).addAll(variables.get(mine))
 
 
 def _text(path: str) -> str:

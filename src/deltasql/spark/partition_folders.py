@@ -50,9 +50,12 @@ def _value(folder: str, field: StructField, name: str) -> str | None:
     if field.type.name == "string":
         return text or None
     value = parse_partition_value(text, field.type)
-    if value is None:
-        raise SchemaError(
-            f"The partition column {field.name} holds {text!r}, which the log cannot spell.",
-            column=field.name,
-        )
-    return print_partition_value(value, field.type)
+    try:
+        if value is not None:
+            return print_partition_value(value, field.type)
+    except (ValueError, OverflowError):
+        pass  # a year that not every reader reads
+    raise SchemaError(
+        f"The partition column {field.name} holds {text!r}, which the log cannot spell.",
+        column=field.name,
+    )

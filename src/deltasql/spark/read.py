@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, TypeGuard
+from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
@@ -14,17 +15,18 @@ from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.table import Table
 from deltasql.client.times import to_ms
 from deltasql.data.exact_totals import chooses_whole_files, exact_rows
-from deltasql.errors import BadArgumentError
+from deltasql.errors import BadArgumentError, BadPredicateError
 from deltasql.protocol.columns import find_field, mapping_mode, physical_name
 from deltasql.protocol.partitioning import physical_partition_columns
-from deltasql.protocol.predicate import Predicate
+from deltasql.protocol.predicate_parse import UnderstoodFilter
 from deltasql.settings import Settings
 from deltasql.spark.address import open_catalog, open_table
 from deltasql.spark.attached import note_views
 from deltasql.spark.counted_frame import counted
 from deltasql.spark.delta_scan import delta_can_scan, scan_by_delta
-from deltasql.spark.filter_meaning import sound_part
+from deltasql.spark.filter_meaning import sound_part, understood
 from deltasql.spark.native_scan import FileList, scan_natively
+from deltasql.spark.read_marks import AttachedTable, is_classic, mark_attached, mark_read
 from deltasql.spark.read_plan import ReadPlan, plan_read, require_values
 from deltasql.spark.schema import physical_schema, spark_schema
 from deltasql.spark.session_zone import session_zone, zone_name
@@ -54,9 +56,10 @@ def read(
 ) -> DataFrame:
     """Return a table as a DataFrame; the table is named by the URI or beside it.
 
-    Options are those of ReadOptions: version or timestamp, where (a filter that SQL skips files
-    by, and that Spark applies), columns. The DataFrame stays the version that it was planned on.
-    Times that name no zone are those of the session's zone, as everywhere in Spark.
+    Options are those of ReadOptions: version or timestamp, where (a filter that Spark applies, and
+    that SQL skips files by as far as it understands it), columns. The DataFrame stays the version
+    that it was planned on. Times that name no zone are those of the session's zone, as everywhere
+    in Spark.
 
     Raises:
         BadArgumentError, BadPredicateError: an option does not fit.
@@ -81,7 +84,8 @@ def explain(uri: str | None = None, table: str | None = None, **options: Any) ->
 def attach(spark: SparkSession, uri: str | None = None, **options: Any) -> tuple[str, ...]:
     """Make every table of a catalog a temporary view, at its newest version; return their names.
 
-    A table of a namespace becomes `namespace_name`, because a temporary view has one name.
+    A table of a namespace becomes `namespace_name`, because a temporary view has one name. Views
+    that an earlier call made of tables which are gone by now are dropped.
     """
     chosen = read_options(options)
     views: dict[str, str] = {}
@@ -90,9 +94,11 @@ def attach(spark: SparkSession, uri: str | None = None, **options: Any) -> tuple
             view = info.name.replace(".", "_")
             if view in views:
                 raise BadArgumentError(f"Two tables would become the view {view}.")
-            _frame(spark, uri, catalog.table(info.name), chosen).createOrReplaceTempView(view)
+            frame = _frame(spark, uri, catalog.table(info.name), chosen)
+            mark_attached(frame, AttachedTable(catalog.catalog_id, info.name))
+            frame.createOrReplaceTempView(view)
             views[view] = info.name
-    note_views(spark, views)
+        note_views(spark, catalog.catalog_id, views)
     return tuple(views)
 
 
@@ -114,23 +120,24 @@ def read_options(options: Mapping[str, Any]) -> ReadOptions:
 
 def settled(
     spark: SparkSession | None, table: Table, options: ReadOptions
-) -> tuple[Snapshot, Predicate | None]:
-    """Return the version that options name, and their filter, in the session's zone."""
+) -> tuple[Snapshot, UnderstoodFilter]:
+    """Return the version that options name, and what SQL understands of their filter."""
     zone = session_zone(spark)
     moment = None if options.timestamp is None else to_ms(options.timestamp, zone)
     snapshot = table.snapshot(options.version, moment)
-    return snapshot, snapshot.predicate(options.where, zone)
+    return snapshot, understood(snapshot, options.where, zone)
 
 
 def _plan(
     spark: SparkSession | None, table: Table, options: ReadOptions
 ) -> tuple[Snapshot, ReadPlan]:
     snapshot, wanted = settled(spark, table, options)
-    sound = sound_part(wanted, snapshot.schema, snapshot.metadata.partition_columns)
+    partitions = snapshot.metadata.partition_columns
+    sound = sound_part(wanted.predicate, snapshot.schema, partitions)
     plan = plan_read(snapshot, table.store, sound)
     plan = replace(plan, rows=_rows(snapshot, plan, wanted))
     is_ours = plan.way == "python" and isinstance(table.store, LocalStore)
-    if is_ours and _is_classic(spark) and delta_can_scan(spark, snapshot, plan.files):
+    if is_ours and is_classic(spark) and delta_can_scan(spark, snapshot, plan.files):
         require_values(snapshot, plan.files)
         return snapshot, replace(plan, way="delta")
     return snapshot, plan
@@ -138,7 +145,7 @@ def _plan(
 
 def _frame(spark: SparkSession, uri: str | None, table: Table, options: ReadOptions) -> DataFrame:
     snapshot, plan = _plan(spark, table, options)
-    if plan.way == "native" and _is_classic(spark):
+    if plan.way == "native" and is_classic(spark):
         frame = _native_frame(spark, snapshot, plan)
     elif plan.way == "delta":
         frame = scan_by_delta(spark, snapshot, plan.predicate)
@@ -146,25 +153,30 @@ def _frame(spark: SparkSession, uri: str | None, table: Table, options: ReadOpti
         found = table_options(uri, plan.table, options.storage_options, zone_name(spark))
         given = source_options(plan.version, options.where)
         frame = spark.read.format(SOURCE).options(**found, **given).load()
+    if options.version is None and options.timestamp is None:
+        mark_read(frame, table.table_id, plan.version)
     if options.where is not None:
-        frame = frame.where(options.where)
+        frame = _filtered(frame, options.where)
     if options.columns is not None:
         frame = frame.select(*_columns(snapshot, options.columns))
     return counted(frame, plan.rows)
 
 
-def _rows(snapshot: Snapshot, plan: ReadPlan, wanted: Predicate | None) -> int | None:
+def _filtered(frame: DataFrame, where: str) -> DataFrame:
+    try:
+        return frame.where(where)
+    except AnalysisException as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise BadPredicateError(f"Spark does not take the filter: {reason}.") from error
+
+
+def _rows(snapshot: Snapshot, plan: ReadPlan, wanted: UnderstoodFilter) -> int | None:
     """Return how many rows a filter of Spark's keeps, if SQL knows it."""
-    if plan.predicate != wanted:
+    if plan.predicate != wanted.predicate or not wanted.is_whole:
         return None
     partitions = physical_partition_columns(snapshot.metadata)
     is_whole = chooses_whole_files(plan.files, plan.predicate, partitions)
     return exact_rows(plan.files) if is_whole else None
-
-
-def _is_classic(spark: SparkSession | None) -> TypeGuard[SparkSession]:
-    """Tell whether Spark's own parts can be reached: through Spark Connect they cannot."""
-    return hasattr(spark, "_jsparkSession")
 
 
 def _native_frame(spark: SparkSession, snapshot: Snapshot, plan: ReadPlan) -> DataFrame:

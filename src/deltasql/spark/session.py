@@ -19,8 +19,6 @@ _DEFAULT_MASTER = "local[*]"
 _JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 _SETTINGS = {
     "spark.app.name": "deltasql",
-    # a later filter reaches SQL's planning; by itself Spark keeps it from sources of Python
-    "spark.sql.python.filterPushdown.enabled": "true",
     # Delta's own writer follows the session: INT96 has no bounds in the footer
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Delta refuses tables whose columns are mapped by id without it

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deltasql.client.plans import Planned
-from deltasql.client.presence import require_present
+from deltasql.client.presence import require_sizes
 from deltasql.client.staging import CommitOptions, StagedTable
 from deltasql.client.write_desk import WriteTarget
 from deltasql.crash import crash_point
@@ -105,7 +105,7 @@ def _refuse_memory(target: WriteTarget) -> None:
 def _require_reach(target: WriteTarget, adds: list[Add], staged: StagedTable) -> None:
     """Make sure that tasks wrote to the disk that the table is on, not to one of the same name."""
     if parse_location(target.row.location).scheme == "file":
-        require_present(adds, staged.store)
+        require_sizes(adds, staged.store)
 
 
 def _require_ours(spec: WriteSpec, given: StructType) -> None:

@@ -8,10 +8,11 @@ children of their node.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from deltasql.errors import BadArgumentError
+from deltasql.spark.sql_text import active_session, with_variables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,6 +79,8 @@ _TABLE_ASIDE = frozenset(
     {"InsertIntoStatement", "OverwriteByExpression", "OverwritePartitionsDynamic"}
 )
 _TIME_TRAVEL = frozenset({"RelationTimeTravel", "TimeTravel"})
+# identifier(...) with anything but a literal; in Spark 4.1 with a literal too
+_OPEN_NAME = "PlanWithUnresolvedIdentifier"
 _PRIVILEGES = "__required_write_privileges__"
 
 
@@ -122,8 +125,12 @@ def parse_statement(spark: SparkSession, text: str) -> Statement:
         BadArgumentError: it is none that a transaction can take back.
     """
     session: Any = spark._jsparkSession  # noqa: SLF001 (the parser has no other door)
-    tree = session.sessionState().sqlParser().parsePlan(text)
+    with active_session(spark):
+        text = with_variables(spark, text)
+        tree = session.sessionState().sqlParser().parsePlan(text)
     root = tree.child() if _kind(tree) == "UnresolvedWith" else tree
+    if _kind(root) == _OPEN_NAME:
+        root = _LiteralName.of(root, session).plan
     kind = _kind(root)
     if kind not in _ALLOWED:
         raise BadArgumentError(
@@ -132,7 +139,7 @@ def parse_statement(spark: SparkSession, text: str) -> Statement:
             "table's columns, constraints and properties.",
         )
     # a query inside an expression is found twice where a node counts it among its own
-    return Statement(text, kind, tuple(dict.fromkeys(_names(tree))))
+    return Statement(text, kind, tuple(dict.fromkeys(_names(tree, session))))
 
 
 def walk(tree: Any) -> Iterator[tuple[Any, str]]:
@@ -144,18 +151,55 @@ def walk(tree: Any) -> Iterator[tuple[Any, str]]:
         waiting += _below(node, _kind(node))
 
 
-def _names(tree: Any) -> Iterator[Named]:
-    waiting = [(tree, False)]
+def _names(tree: Any, session: Any) -> Iterator[Named]:
+    waiting: list[tuple[Any, bool, _LiteralName | None]] = [(tree, False, None)]
     while waiting:
-        node, is_past = waiting.pop()
+        node, is_past, literal = waiting.pop()
         kind = _kind(node)
         if kind in {"UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView"}:
-            yield _named(node, kind, is_past=is_past)
+            named = _named(node, kind, is_past=is_past)
+            yield named if literal is None else literal.placed(named)
+        elif kind == _OPEN_NAME:
+            inner = _LiteralName.of(node, session)
+            waiting.append((inner.plan, is_past, inner))
+            continue
         elif kind == "UnresolvedTableValuedFunction":
             _refuse_change_feed(node)
-        waiting += [(each, False) for each in _below(node, kind)]
+        waiting += [(each, False, literal) for each in _below(node, kind)]
         if kind in _TIME_TRAVEL:
-            waiting.append((node.relation(), True))
+            waiting.append((node.relation(), True, literal))
+
+
+@dataclass(frozen=True, slots=True)
+class _LiteralName:
+    """identifier('name'), which the parser of Spark 4.1 leaves open, and the plan that it means."""
+
+    plan: Any
+    parts: tuple[str, ...]
+    span: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, node: Any, session: Any) -> _LiteralName:
+        """Read a name that is left open.
+
+        Raises:
+            BadArgumentError: it is computed.
+        """
+        name = node.identifierExpr()
+        if _kind(name) != "Literal":
+            raise BadArgumentError(
+                "A transaction cannot know which table identifier(...) names: it is computed.",
+                hint="Write the name itself, or identifier('name').",
+            )
+        parts = session.sessionState().sqlParser().parseMultipartIdentifier(str(name.value()))
+        quoted = _span(name)
+        inside = None if quoted is None else (quoted[0] + 1, quoted[1] - 1)
+        return cls(node.planBuilder().apply(parts, node.children()), _texts(parts), inside)
+
+    def placed(self, named: Named) -> Named:
+        """Return the name with its place inside of the quotes: its plan has none of its own."""
+        is_this = named.span is None and named.parts == self.parts
+        return replace(named, span=self.span) if is_this else named
 
 
 def _below(node: Any, kind: str) -> Iterator[Any]:
@@ -169,14 +213,21 @@ def _below(node: Any, kind: str) -> Iterator[Any]:
 def _named(node: Any, kind: str, *, is_past: bool) -> Named:
     parts = node.multipartIdentifier()
     is_target = kind != "UnresolvedRelation" or node.options().containsKey(_PRIVILEGES)
-    start, stop = node.origin().startIndex(), node.origin().stopIndex()
-    known = start.isDefined() and stop.isDefined()
     return Named(
-        tuple(str(parts.apply(number)) for number in range(parts.length())),
+        _texts(parts),
         bool(is_target),
         is_past,
-        (start.get(), stop.get() + 1) if known else None,
+        _span(node),
     )
+
+
+def _texts(parts: Any) -> tuple[str, ...]:
+    return tuple(str(parts.apply(number)) for number in range(parts.length()))
+
+
+def _span(node: Any) -> tuple[int, int] | None:
+    start, stop = node.origin().startIndex(), node.origin().stopIndex()
+    return (start.get(), stop.get() + 1) if start.isDefined() and stop.isDefined() else None
 
 
 def _refuse_change_feed(node: Any) -> None:

@@ -2,46 +2,42 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from deltasql.errors import BadPredicateError
-from deltasql.protocol.predicate import And, Predicate
-from deltasql.spark.filter_meaning import has_odd_texts, sound_part
+from deltasql.protocol.predicate import And
+from deltasql.spark.filter_meaning import has_odd_texts, sound_part, understood
 from deltasql.spark.followed_rows import require_same
-from deltasql.spark.pushed_filters import pushed_predicate
 from deltasql.spark.read_plan import plan_read
 from deltasql.spark.scan_tasks import RowsToRead, ScanTask, scan_tasks, task_spec
 from deltasql.spark.schema import arrow_schema, spark_schema
 from deltasql.spark.source_errors import told_with_code
 from deltasql.spark.source_options import SourceOptions, open_source
 
-# The program of Spark's that asks a reader for pushFilters. Where a session does not push filters
-# another one runs, which refuses a reader that has the method.
-_PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
-
 
 @dataclass
 class TableReader(DataSourceReader):
-    """Reads what the options name, its version settled."""
+    """Reads what the options name, at one version.
+
+    It has no `pushFilters`: Spark 4.1 and 4.2 keep the partitions of the first query that pushes a
+    filter for all queries of one `load()`, which would then miss rows.
+    """
 
     chosen: SourceOptions
     rows: RowsToRead
-    pushed: Predicate | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks, planned in SQL."""
         with told_with_code(), open_source(self.chosen) as (_, table):
             snapshot = table.snapshot(self.chosen.version)
-            wanted = snapshot.predicate(self.chosen.skip, self.chosen.zone)
+            wanted = understood(snapshot, self.chosen.skip, self.chosen.zone).predicate
             skip = sound_part(wanted, snapshot.schema, snapshot.metadata.partition_columns)
-            given = (self.rows.where, skip, self.pushed)
-            conditions = tuple(one for one in given if one is not None)
+            conditions = tuple(part for part in (self.rows.where, skip) if part is not None)
             plan = plan_read(snapshot, table.store, And(conditions) if conditions else None)
             return scan_tasks(self.rows, plan.files)
 
@@ -51,15 +47,6 @@ class TableReader(DataSourceReader):
             return
         with told_with_code():
             yield from partition.batches()
-
-
-class FilteringReader(TableReader):
-    """Lets SQL skip files by what Spark filters by; Spark applies its filters all the same."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
-        """Take note of filters before the tasks are asked for."""
-        self.pushed = pushed_predicate(filters, self.rows.spec)
-        return filters
 
 
 def table_reader(chosen: SourceOptions, schema: StructType) -> TableReader:
@@ -83,5 +70,4 @@ def table_reader(chosen: SourceOptions, schema: StructType) -> TableReader:
         )
     spec = task_spec(snapshot, chosen.zone)
     rows = RowsToRead(opener, spec, arrow_schema(schema), where=where)
-    kind = FilteringReader if _PUSHING in sys.modules else TableReader
-    return kind(replace(chosen, version=snapshot.version, timestamp=None), rows)
+    return TableReader(replace(chosen, version=snapshot.version, timestamp=None), rows)

@@ -48,7 +48,7 @@ def aggregate(
     chosen = read_options(options)
     with open_table(uri, table, **chosen.opening) as (_, found):
         snapshot, where = settled(spark, found, chosen)
-        known = _known(snapshot, expressions, where)
+        known = _known(snapshot, expressions, where.predicate) if where.is_whole else None
     if known is not None:
         return Row(*expressions)(*known)
     pinned = {**options, "version": snapshot.version, "timestamp": None, "columns": None}

@@ -32,7 +32,6 @@ from deltasql.protocol.files import STAGED_PREFIX
 from deltasql.protocol.properties import read_bool
 from deltasql.settings import Settings
 from deltasql.spark.address import open_catalog
-from deltasql.spark.attached import attached_views
 from deltasql.spark.delta import forget_log, hadoop_spelling, require_delta
 from deltasql.spark.fold import CHANGE_FEED, second_write
 from deltasql.spark.job_names import named_jobs
@@ -126,7 +125,9 @@ class SparkTransaction:
                 self._tables.refuse_stranger(named, paths)
                 self._refuse_behind(named)
                 continue
-            if len(named.parts) == 1 and self._names.is_view_of_another(named.parts[0]):
+            if len(named.parts) == 1 and self._names.is_view_of_another(
+                named.parts[0], row.full_name
+            ):
                 raise BadArgumentError(
                     f"{named.text} is both a temporary view and a table of the catalog.",
                     hint="Give the view another name.",
@@ -145,8 +146,8 @@ class SparkTransaction:
 
     def _refuse_attached(self, named: Named) -> None:
         """A view of a table shows another version than the transaction, and is not checked."""
-        table = attached_views(self.spark).get(named.text)
-        if table is not None and self._names.is_view(named.text):
+        table = self._names.attached_table(named.parts[0]) if len(named.parts) == 1 else None
+        if table is not None:
             raise BadArgumentError(
                 f"{named.text} is a view of the table {table}, not of what the transaction sees.",
                 hint=f"Name the table: {table}.",
@@ -231,7 +232,7 @@ def transaction(
         open_catalog(uri, settings=settings, storage_options=storage_options) as catalog,
         catalog.transaction(user_metadata=user_metadata, commit_id=commit_id, txn=txn) as inner,
     ):
-        names = Names(spark, f"deltasql_tx_{uuid.uuid4().hex}")
+        names = Names(spark, f"deltasql_tx_{uuid.uuid4().hex}", catalog.catalog_id)
         tx = SparkTransaction(spark, inner, PinnedTables.of(inner.pin()), names)
         try:
             yield tx

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Unpack
 
 from pyspark.sql import DataFrame
 
 from deltasql.catalog.snapshots import Snapshot
+from deltasql.client.catalog import Catalog
 from deltasql.client.staging import StagedTable
 from deltasql.crash import crash_point
 from deltasql.data.constraints import refuse_unknown_values, row_checks
 from deltasql.data.writer import WriteSpec, write_files
-from deltasql.errors import (
-    BadArgumentError,
-    UnsupportedFeatureError,
-)
+from deltasql.errors import BadArgumentError, TableExistsError, UnsupportedFeatureError
 from deltasql.protocol.actions import Add
 from deltasql.protocol.schema import StructType
 from deltasql.spark.address import open_catalog, table_name
@@ -25,10 +24,16 @@ from deltasql.spark.frame_schema import frame_schema
 from deltasql.spark.job_names import named_jobs
 from deltasql.spark.made_columns import generated_checks, has_made_columns, shaped
 from deltasql.spark.parquet_output import ParquetOutput
+from deltasql.spark.read_marks import versions_read
 from deltasql.spark.row_checks import spark_checks
 from deltasql.spark.session_zone import session_zone
 from deltasql.spark.small_frames import collect_small
-from deltasql.spark.write_options import WriteArguments, WriteOptions, parse_options
+from deltasql.spark.write_options import (
+    SESSION_OVERWRITE_MODE,
+    WriteArguments,
+    WriteOptions,
+    parse_options,
+)
 from deltasql.spark.write_target import (
     AlreadyThere,
     commit_options,
@@ -59,7 +64,8 @@ def write(
 
     Raises:
         SchemaError, ConstraintViolationError: the rows do not fit; nothing was committed.
-        CommitConflictError: another commit was first and changed what this one replaces.
+        CommitConflictError: another commit was first and changed what this one replaces, also
+            since `read` returned a DataFrame that the rows come from.
         SparkJobError: Spark failed; nothing was committed.
     """
     chosen = parse_options(mode, options, named)
@@ -73,21 +79,35 @@ def write(
                 "txn_version.",
             )
         given = frame_schema(df)
-    chosen = replace(chosen, zone=session_zone(df.sparkSession))
+        overwrite_mode = df.sparkSession.conf.get(SESSION_OVERWRITE_MODE, None)
+    chosen = replace(chosen.in_session(overwrite_mode), zone=session_zone(df.sparkSession))
     name = table_name(uri, table)
     opening: dict[str, Any] = {
         "storage_options": chosen.storage_options,
         "may_create": chosen.location is not None,
     }
     with open_catalog(uri, **opening) as catalog:
-        target = find_target(catalog, name, given, chosen)
+        target = find_target(catalog, name, given, chosen, partial(versions_read, df))
         if isinstance(target, AlreadyThere):
             return target.version
         work = FrameWrite(df, given, chosen)
-        with named_jobs(df.sparkSession, f"deltasql: write to {name}"):
-            version = catalog.writes.commit(target, work.stage, commit_options(chosen))
+        try:
+            with named_jobs(df.sparkSession, f"deltasql: write to {name}"):
+                version = catalog.writes.commit(target, work.stage, commit_options(chosen))
+        except TableExistsError:
+            made = _made_by_a_copy(catalog, name, chosen)
+            if made is None:
+                raise
+            return made
         crash_point("after-spark-commit")
         return version
+
+
+def _made_by_a_copy(catalog: Catalog, name: str, options: WriteOptions) -> int | None:
+    """Return the version of the same write by another thread or process, which made the table."""
+    if options.txn is None and options.commit_id is None:
+        return None
+    return catalog.writes.before(catalog.table(name).table_id, commit_options(options))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, TypedDict, cast
@@ -12,6 +12,8 @@ from deltasql.client.schema_changes import SchemaMode
 from deltasql.errors import BadArgumentError
 
 SaveMode: TypeAlias = Literal["append", "overwrite", "errorifexists", "ignore"]
+# The setting of a session that counts where a write says nothing itself.
+SESSION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 
 _MODES: Mapping[str, SaveMode] = {
     "append": "append",
@@ -55,7 +57,7 @@ class WriteOptions:
     merge_schema: bool = False
     overwrite_schema: bool = False
     replace_where: str | None = None
-    is_dynamic: bool = False
+    partition_overwrite_mode: str | None = None
     txn: tuple[str, int] | None = None
     user_metadata: str | None = None
     max_records_per_file: int | None = None
@@ -66,6 +68,22 @@ class WriteOptions:
     partition_by: tuple[str, ...] | None = None
     storage_options: Mapping[str, str] | None = None
     zone: tzinfo = UTC
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether an overwrite replaces only the partitions that it has rows for."""
+        return self.partition_overwrite_mode == "dynamic"
+
+    def in_session(self, overwrite_mode: str | None) -> WriteOptions:
+        """Return the same write in a session that has set the mode of partition overwrites.
+
+        As in Delta, the write's own partitionOverwriteMode, replaceWhere and overwriteSchema count
+        before it.
+        """
+        is_decided = self.partition_overwrite_mode or self.replace_where or self.overwrite_schema
+        if overwrite_mode is None or is_decided:
+            return self
+        return replace(self, partition_overwrite_mode=overwrite_mode.lower())
 
     @property
     def schema_mode(self) -> SchemaMode:
@@ -86,13 +104,11 @@ def parse_options(
         BadArgumentError: an option is unknown, said twice, of no sense, or against another.
     """
     given = _read(options or {}, named or {})
-    dynamic = given.pop("partition_overwrite_mode", "static") == "dynamic"
     app_id, version = given.pop("txn_app_id", None), given.pop("txn_version", None)
     if (app_id is None) != (version is None):
         raise BadArgumentError("txnAppId and txnVersion go together; only one of them is given.")
     chosen = WriteOptions(
         mode=_mode(mode),
-        is_dynamic=dynamic,
         txn=None if app_id is None else (app_id, version),
         **given,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,9 +37,17 @@ class AlreadyThere:
 
 
 def find_target(
-    catalog: Catalog, name: str, given: StructType, options: WriteOptions
+    catalog: Catalog,
+    name: str,
+    given: StructType,
+    options: WriteOptions,
+    versions_read: Callable[[str], Collection[int]] = lambda _: (),
 ) -> WriteTarget | AlreadyThere:
     """Return what a write of such columns goes to: a table, or one that it makes.
+
+    `versions_read` returns the versions of a table (by its id) that the rows come from. An
+    overwrite begins at the oldest of them: what was committed since then and would be lost is a
+    conflict.
 
     Raises:
         TableNotFoundError: there is none, and no location says where to make it.
@@ -60,7 +69,9 @@ def find_target(
             table=name,
         )
     _require_same(found, options)
-    return catalog.writes.existing(found.table_id)
+    if options.mode != "overwrite":
+        return catalog.writes.existing(found.table_id)
+    return catalog.writes.existing(found.table_id, min(versions_read(found.table_id), default=None))
 
 
 def fit(staged: StagedTable, given: StructType, options: WriteOptions) -> Snapshot:

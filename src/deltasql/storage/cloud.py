@@ -1,7 +1,9 @@
-"""S3, Google Cloud Storage and Azure through obstore, with its own retries off.
+"""S3, Google Cloud Storage and Azure through obstore.
 
-One backoff is enough, and it is the caller's: a retry hidden in here would turn a lost reply into
-"already exists" and multiply waiting times.
+Its own retries are off for everything that others may write too: one backoff is enough, and it is
+the caller's; a hidden retry would turn a lost reply into "already exists" and multiply waiting
+times. Files written by `open_output` have names that nobody else uses and are put without a
+condition: there a repeated request does no harm, and no caller could send the rows again.
 """
 
 from __future__ import annotations
@@ -16,7 +18,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 import obstore
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from deltasql.errors import ConfigError, ObjectNotFoundError, StorageError, StorageUnavailableError
+from deltasql.errors import (
+    ConfigError,
+    DeltaSqlError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+)
 from deltasql.storage.keys import bytewise, check_folder, check_key, check_prefix, check_range
 from deltasql.storage.location import Location
 from deltasql.storage.options import StoreOptions
@@ -30,6 +38,15 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_RETRIES = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
+_FILE_RETRIES = {
+    "max_retries": 6,
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=100),
+        "max_backoff": timedelta(seconds=5),
+        "base": 2,
+    },
+    "retry_timeout": timedelta(seconds=60),
+}
 _first_pid: int | None = None
 
 
@@ -40,7 +57,8 @@ class CloudStore:
         self._uri = location.uri
         self._secrets = options.secrets()
         self._uses_offset = not _ignores_offset(location, dict(options.config))
-        self._store = self._run("open", "", lambda: _connect(location, options))
+        self._store = self._run("open", "", lambda: _connect(location, options, _NO_RETRIES))
+        self._files = self._run("open", "", lambda: _connect(location, options, _FILE_RETRIES))
 
     def __repr__(self) -> str:
         return f"CloudStore({self._uri!r})"
@@ -130,14 +148,15 @@ class CloudStore:
     def open_output(self, key: str) -> Iterator[BinaryIO]:
         """Stream an object in parts; the upload is completed on clean exit.
 
+        Each request is tried again, with growing pauses, for up to a minute.
         Parts of an upload that was given up are never visible; the bucket's lifecycle rule for
         incomplete uploads frees their space.
         """
         check_key(key)
-        writer = self._run("write", key, lambda: obstore.open_writer(self._store, key))
-        upload = _Upload(lambda data: self._run("write", key, lambda: writer.write(data)))
+        writer = self._send(key, lambda: obstore.open_writer(self._files, key))
+        upload = _Upload(lambda data: self._send(key, lambda: writer.write(data)))
         yield cast("BinaryIO", upload)
-        self._run("write", key, writer.close)
+        self._send(key, writer.close)
 
     def local_path(self, key: str) -> str | None:
         """Return None: nothing here is a file."""
@@ -154,6 +173,24 @@ class CloudStore:
 
     def _chunks(self, directory: str, offset: str) -> list[Any]:
         return list(self._store.list(directory or None, offset=offset or None))
+
+    def _send(self, key: str, call: Callable[[], _T]) -> _T:
+        """Do a step of an upload; of a failed connection obstore's writer does not say why."""
+        try:
+            return self._run("write", key, call)
+        except StorageUnavailableError as error:
+            if error.context.get("status") is not None:
+                raise
+            raise self._connection_error(key) or error from error.__cause__
+
+    def _connection_error(self, key: str) -> DeltaSqlError | None:
+        """Return why the store cannot be reached now; None where it answers again."""
+        try:
+            self._run("write", key, lambda: self._store.head(key))
+        except StorageError as error:
+            is_answer = error.context.get("status") is not None
+            return None if is_answer else error
+        return None
 
     def _run(self, doing: str, key: str, call: Callable[[], _T]) -> _T:
         """Do it; what obstore raises becomes ours, without a secret even in the chain."""
@@ -191,12 +228,12 @@ class _Upload(io.RawIOBase):
         return len(whole)
 
 
-def _connect(location: Location, options: StoreOptions) -> Any:
+def _connect(location: Location, options: StoreOptions, retries: Mapping[str, Any]) -> Any:
     config = dict(options.config)
     shared: dict[str, Any] = {
         "prefix": location.path or None,
         "client_options": dict(options.client),
-        "retry_config": _NO_RETRIES,
+        "retry_config": dict(retries),
     }
     if location.scheme == "s3":
         return S3Store(location.authority, config=config, **shared)

@@ -18,6 +18,7 @@ _SAFE = "/!$&'()*+,;=:@-._~"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ONE_NAME = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 _CLOUDS = frozenset({"s3", "gs", "az", "abfss"})
+_AZURE = frozenset({"az", "abfss"})
 _HINT = "Use a path, or a file:, s3:, gs:, az:, abfss: or memory: URI."
 
 
@@ -36,19 +37,32 @@ class Location:
         return f"{self.scheme}://{self.authority}/{path}".removesuffix("/")
 
     def holds(self, other: Location) -> bool:
-        """Tell whether `other` is this place or lies below it, by whole segments."""
-        if (self.scheme, self.authority) != (other.scheme, other.authority):
+        """Tell whether `other` is this place or lies below it, by whole segments.
+
+        An az: location names no account: it may be that of any abfss: location.
+        """
+        if not self._shares_bucket(other):
             return False
         above, below = _split(self.path), _split(other.path)
         return below[: len(above)] == above
+
+    @property
+    def is_azure(self) -> bool:
+        """Tell whether other spellings of the place differ in more than their letters."""
+        return self.scheme in _AZURE
+
+    def _shares_bucket(self, other: Location) -> bool:
+        if self.scheme == other.scheme or not (self.is_azure and other.is_azure):
+            return (self.scheme, self.authority) == (other.scheme, other.authority)
+        return self.authority.partition("@")[0] == other.authority.partition("@")[0]
 
 
 def parse_location(location: str) -> Location:
     """Return the parsed location of a table.
 
     Raises:
-        BadUriError: the scheme is unknown, the location climbs above its bucket, or holds a query
-            or credentials, which the message does not repeat.
+        BadUriError: the scheme is unknown, the location climbs above its bucket, has an empty
+            segment in a bucket, or holds a query or credentials, which the message does not repeat.
     """
     _check_text(location)
     match = _SCHEME.match(location)
@@ -120,7 +134,14 @@ def _bucket_uri(scheme: str, rest: str) -> Location:
         raise BadUriError(f"A {scheme}: location is {scheme}://bucket/path.", hint=_HINT)
     if scheme != "memory" and not authority:
         raise BadUriError(f"The {scheme}: location names no bucket.", hint=_HINT)
-    return Location(scheme, _authority(scheme, authority), "/".join(_resolved(_decode(path))))
+    plain = _decode(path)
+    if scheme in _CLOUDS and "//" in f"/{plain}":
+        raise BadUriError(
+            f"The {scheme}: location has an empty segment (//), which a store keeps as another "
+            "prefix.",
+            hint="Write one slash where the objects have one; rename the prefix if it has two.",
+        )
+    return Location(scheme, _authority(scheme, authority), "/".join(_resolved(plain)))
 
 
 def _authority(scheme: str, authority: str) -> str:

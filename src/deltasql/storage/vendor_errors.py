@@ -44,12 +44,17 @@ KINDS: Mapping[type[BaseException], type[DeltaSqlError]] = {
 }
 
 _STATUS = re.compile(r"status(?: code)?: (\d{3})")
+_PLAIN_HTTP = re.compile(r"URL scheme is not allowed|source: BadScheme")
 _REASONS = (
     (re.compile(r"kind: Timeout|TimedOut|operation timed out"), "no answer in time"),
-    (re.compile(r"URL scheme is not allowed"), "plain http needs the option allow_http=true"),
+    (_PLAIN_HTTP, "plain http needs the option allow_http=true"),
     (re.compile(r"dns error"), "the host name is unknown"),
+    (re.compile(r"ConnectionRefused|Connection refused"), "the connection was refused"),
     (re.compile(r"kind: Connect|ConnectError|tcp connect error"), "no connection"),
-    (re.compile(r"IncompleteMessage|ConnectionReset|BrokenPipe|kind: Request"), "connection lost"),
+    (
+        re.compile(r"IncompleteMessage|ConnectionReset|BrokenPipe|kind: Request|error sending"),
+        "connection lost",
+    ),
     (re.compile(r"kind: Decode|kind: Body|UnexpectedEof"), "the answer was cut short"),
 )
 # the cloud's default chain: asked when the options hold no credentials; no key can look like this
@@ -58,8 +63,10 @@ _ASKED_FOR_CREDENTIALS = re.compile(
 )
 # the server's own word counts more than the status it comes with
 _BAD_IDENTITY = re.compile(
-    r"<Code>(ExpiredToken|InvalidToken|TokenRefreshRequired|InvalidAccessKeyId|\w*UserNotFound)<"
+    r"<Code>(ExpiredToken|RequestExpired|TokenRefreshRequired|InvalidToken|InvalidAccessKeyId|"
+    r"\w*UserNotFound)<"
 )
+_EXPIRED = re.compile(r"<Code>(ExpiredToken|RequestExpired|TokenRefreshRequired)<")
 # S3 and Azure delete many keys by one request, which is answered with 200 and a word for each key
 _NO_RIGHT = re.compile(
     r"<Code>(AccessDenied|AuthorizationPermissionMismatch)<|^ +code: \"(?:AccessDenied|403)\",$",
@@ -103,6 +110,8 @@ def translate(error: BaseException, doing: str, key: str, uri: str) -> DeltaSqlE
     advice = None
     if kind is AccessDeniedError and _NO_RIGHT.search(text):
         advice = f"The credentials lack the right to {doing} objects there; {_POLICIES}"
+    elif _PLAIN_HTTP.search(text):
+        advice = "Set the storage option allow_http=true, or give an https endpoint."
     message = f"Could not {doing} {where} in {uri}: {reason}."
     return kind(message, hint=advice, key=key, status=status)
 
@@ -124,7 +133,7 @@ def _kind(error: BaseException, text: str, status: int | None) -> type[DeltaSqlE
     kind = next((ours for theirs, ours in KINDS.items() if isinstance(error, theirs)), StorageError)
     if _BAD_IDENTITY.search(text) or _has_no_identity(text, status):
         return AccessDeniedError
-    if _NO_BUCKET.search(text):
+    if _NO_BUCKET.search(text) or _PLAIN_HTTP.search(text):
         return StorageError
     if kind is StorageUnavailableError and (status in _REFUSED or _NO_RIGHT.search(text)):
         return AccessDeniedError
@@ -160,10 +169,16 @@ def _reason(kind: type[DeltaSqlError], text: str, status: int | None) -> str:
     if _ASKED_FOR_CREDENTIALS.search(text):
         return "no credentials were given, and none could be had from this machine's identity"
     if kind is AccessDeniedError:
-        return f"access was denied (status {status})" if status else "access was denied"
+        return _why_denied(text, status)
     if status is not None:
         return f"the store answered with status {status}"
     return next((reason for sign, reason in _REASONS if sign.search(text)), "an unnamed failure")
+
+
+def _why_denied(text: str, status: int | None) -> str:
+    if _EXPIRED.search(text):
+        return "the credentials have expired"
+    return f"access was denied (status {status})" if status else "access was denied"
 
 
 def _status(text: str) -> int | None:

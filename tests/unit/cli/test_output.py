@@ -111,3 +111,18 @@ def test_quiet_silences_notes_but_not_data():
     out.note("working")
     out.record({"version": 3, "none": None})
     assert (stdout.getvalue(), stderr.getvalue()) == ("version  3\nnone\n", "")
+
+
+@pytest.mark.parametrize(("columns", "is_table"), [("40", False), ("400", True)])
+def test_rows_that_do_not_fit_stand_one_below_the_other(monkeypatch, columns, is_table):
+    monkeypatch.setenv("COLUMNS", columns)
+    screen = Terminal()
+    rows = [{f"column{n}": f"value{n}-{row}" for n in range(30)} for row in range(2)]
+    Output(screen, io.StringIO()).rows(rows)
+    text = screen.getvalue()
+    lines = text.splitlines()
+    if is_table:
+        assert len(lines) == 3
+    else:
+        assert (lines[0], len(lines)) == ("-- 1", 2 * 31)
+        assert all(f"value{n}-{row}" in text for n in range(30) for row in range(2))

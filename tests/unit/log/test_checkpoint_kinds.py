@@ -229,9 +229,18 @@ def test_what_is_no_parquet_is_refused(data):
 
 
 @pytest.mark.req("R73")
-def test_a_checkpoint_without_adds_in_its_schema_is_refused():
+def test_a_file_without_any_column_of_a_checkpoint_is_refused():
+    table = pa.table({"something": [1]})
+    refused(lambda: checkpoint_parts(stored(parquet(table)), CLASSIC), KEY, "no column of a")
+
+
+@pytest.mark.req("R73")
+def test_a_checkpoint_without_adds_in_its_schema_has_none():
     table = whole_table().drop_columns(["add"])
-    refused(lambda: checkpoint_parts(stored(parquet(table)), CLASSIC), KEY, "add")
+    store = stored(parquet(table))
+    batches = [b for p in checkpoint_parts(store, CLASSIC) for b in read_files(store, p)]
+    assert sum(batch.adds.num_rows for batch in batches) == 0
+    assert sum(batch.removes.num_rows for batch in batches) > 0
 
 
 @pytest.mark.req("R73")

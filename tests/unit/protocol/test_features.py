@@ -1,5 +1,7 @@
 """Table features: legacy versions spelled out, protocols raised, the fence up and down."""
 
+import json
+
 import pytest
 
 from commits import metadata
@@ -9,8 +11,8 @@ from deltasql.protocol.features import (
     FENCE,
     READABLE,
     WRITABLE,
+    check_new_protocol,
     check_protocol,
-    enabled_by,
     is_fenced,
     lost_features,
     new_table_protocol,
@@ -21,6 +23,10 @@ from deltasql.protocol.features import (
     without_fence,
     writer_features,
 )
+from deltasql.protocol.required_features import missing_features, required_features
+from foreign_tables import a_field
+
+VARIANT = {"variantType"}
 
 
 def protocol(reader: int, writer: int, readers=None, writers=None) -> Protocol:
@@ -46,7 +52,7 @@ LEGACY = {
     2: {"appendOnly", "invariants"},
     3: {"checkConstraints"},
     4: {"changeDataFeed", "generatedColumns"},
-    5: {"columnMapping"},
+    5: set(),
     6: {"identityColumns"},
 }
 
@@ -58,8 +64,10 @@ def test_a_legacy_writer_version_stands_for_all_features_up_to_it(version):
     assert reader_features(protocol(1, version)) == set()
 
 
-def test_reader_version_two_is_column_mapping():
+def test_reader_version_two_is_column_mapping_for_writers_from_five_on():
     assert reader_features(protocol(2, 5)) == {"columnMapping"}
+    assert "columnMapping" in writer_features(protocol(2, 5))
+    assert "columnMapping" not in writer_features(protocol(1, 6))
 
 
 def test_lists_count_only_where_the_version_says_so():
@@ -157,27 +165,67 @@ def test_taking_down_a_fence_that_is_not_there_changes_nothing(plain):
         ((3, 7, ["deletionVectors"], ["deletionVectors"]), (1, 2), {"deletionVectors"}),
         ((1, 7, None, ["appendOnly", FENCE]), (1, 7, None, ["appendOnly"]), set()),
         ((1, 7, None, ["clustering"]), (1, 7, None, []), {"clustering"}),
+        ((1, 7, None, ["inCommitTimestamp"]), (1, 7, None, []), {"inCommitTimestamp"}),
     ],
 )
 def test_features_that_a_new_protocol_loses_are_told(before, after, lost):
-    assert lost_features(protocol(*before), protocol(*after)) == lost
+    assert lost_features(protocol(*before), protocol(*after), metadata()) == lost
+
+
+def a_schema(*fields: dict) -> str:
+    return json.dumps({"type": "struct", "fields": list(fields)})
 
 
 @pytest.mark.parametrize(
     ("configuration", "features"),
     [
         ({}, set()),
+        ({"delta.appendOnly": "true"}, {"appendOnly"}),
         ({"delta.enableDeletionVectors": "TRUE"}, {"deletionVectors"}),
         ({"delta.enableDeletionVectors": "false"}, set()),
-        ({"delta.enableRowTracking": "true"}, {"rowTracking"}),
+        ({"delta.enableRowTracking": "true"}, {"rowTracking", "domainMetadata"}),
         ({"delta.constraints.positive": "id > 0"}, {"checkConstraints"}),
         ({"delta.columnMapping.mode": "name"}, {"columnMapping"}),
         ({"delta.columnMapping.mode": "none"}, set()),
-        ({"delta.feature.clustering": "supported"}, {"clustering"}),
+        ({"delta.checkpointPolicy": "v2"}, {"v2Checkpoint"}),
+        ({"delta.checkpointPolicy": "classic"}, set()),
+        ({"delta.enableTypeWidening": "true"}, {"typeWidening"}),
+        ({"delta.enableIcebergCompatV2": "true"}, {"icebergCompatV2", "columnMapping"}),
+        (
+            {"delta.coordinatedCommits.commitCoordinator-preview": "x"},
+            {"coordinatedCommits-preview"},
+        ),
+        ({"delta.feature.clustering": "supported"}, {"clustering", "domainMetadata"}),
     ],
 )
-def test_properties_switch_features_on(configuration, features):
-    assert enabled_by(configuration) == features
+def test_properties_ask_for_features(configuration, features):
+    assert required_features(metadata(configuration=configuration)).keys() == features
+
+
+@pytest.mark.parametrize(
+    ("field", "features"),
+    [
+        (a_field("a", "timestamp_ntz"), {"timestampNtz"}),
+        (a_field("a", {"type": "array", "elementType": "variant", "containsNull": True}), VARIANT),
+        (a_field("a", {"type": "struct", "fields": [a_field("b", "variant")]}), VARIANT),
+        (a_field("a", "string", delta__generationExpression="b"), {"generatedColumns"}),
+        (a_field("a", delta__identity__start=1), {"identityColumns"}),
+        (a_field("a", delta__invariants="{}"), {"invariants"}),
+        (a_field("a", nullable=False), {"invariants"}),
+        (a_field("a", CURRENT_DEFAULT="1"), {"allowColumnDefaults"}),
+        (a_field("a", delta__typeChanges=[]), {"typeWidening"}),
+        (a_field("timestamp_ntz", "string", comment="timestamp_ntz"), set()),
+    ],
+)
+def test_columns_ask_for_features(field, features):
+    found = metadata(schema_string=a_schema(field), configuration={})
+    assert required_features(found).keys() == features
+
+
+def test_a_feature_under_its_earlier_name_is_enough():
+    found = metadata(configuration={"delta.enableTypeWidening": "true"})
+    assert missing_features(found, frozenset({"typeWidening-preview"})) == {}
+    assert missing_features(found, frozenset()).keys() == {"typeWidening"}
 
 
 @pytest.mark.parametrize("feature", sorted(READABLE))
@@ -239,11 +287,24 @@ def test_writer_versions_of_other_worlds_are_refused(versions):
         ((3, 7, None, ["a"]), "readerFeatures"),
         ((1, 7), "writerFeatures"),
         ((3, 6, [], None), "writer version 7"),
-        ((3, 7, ["deletionVectors", "b"], ["b"]), "deletionVectors"),
+        ((3, 7, ["deletionVectors", "b"], ["b"]), "writerFeatures: deletionVectors"),
     ],
 )
 def test_a_protocol_against_the_letter_is_explained(given, what):
     assert what in check_protocol(protocol(*given))
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ((1, 7, None, ["columnMapping"]), "readerFeatures: columnMapping"),
+        ((2, 7, None, ["columnMapping", "timestampNtz"]), "readerFeatures: timestampNtz"),
+        ((3, 7, [], ["v2Checkpoint"]), "readerFeatures: v2Checkpoint"),
+        ((1, 7), "writerFeatures"),
+    ],
+)
+def test_our_own_protocols_tell_readers_of_every_feature_that_concerns_them(given, what):
+    assert what in check_new_protocol(protocol(*given))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,14 @@ from datetime import timedelta
 import pytest
 
 from deltasql.errors import BadArgumentError
-from deltasql.protocol.properties import check, read, read_bool, read_int, read_interval
+from deltasql.protocol.properties import (
+    check,
+    check_changes,
+    read,
+    read_bool,
+    read_int,
+    read_interval,
+)
 
 LOG = "delta.logRetentionDuration"
 INTERVAL = "delta.checkpointInterval"
@@ -95,6 +102,31 @@ def test_what_is_no_whole_number_is_refused_by_name(text):
 def test_bad_values_are_refused_before_they_reach_a_table(key, value):
     with pytest.raises(BadArgumentError, match=key):
         check({key: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("delta.enableChangeDataFed", "delta.enableChangeDataFeed"),
+        ("delta.appendonly", "delta.appendOnly"),
+        ("delta.nobody.knows", "of your own"),
+        ("delta.constraints.", ""),
+        ("delta.minWriterVersion", "features"),
+        ("deltasql.fance", "deltasql.fence"),
+        ("deltasql.paused", "of your own"),
+        ("deltasql.historyFloor", "of your own"),
+    ],
+)
+def test_names_of_delta_and_deltasql_that_nobody_knows_are_refused(name, hint):
+    with pytest.raises(BadArgumentError, match=f"property {name}") as refused:
+        check({name: "true"})
+    assert hint in refused.value.advice
+
+
+def test_what_other_writers_have_set_stays_and_what_is_new_is_checked():
+    check_changes({"delta.foreign": "1"}, {"delta.foreign": "1", "delta.appendOnly": "true"})
+    with pytest.raises(BadArgumentError, match=r"delta\.foreign"):
+        check_changes({"delta.foreign": "1"}, {"delta.foreign": "2"})
 
 
 def test_good_and_unknown_properties_pass():

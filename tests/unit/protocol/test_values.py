@@ -1,6 +1,7 @@
 """Values in text: what Delta writes is read, what it cannot write is refused."""
 
 from decimal import Decimal as Number
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -36,7 +37,27 @@ def test_timestamps_are_read_in_all_their_spellings(text, micros, told):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "now", "1970-13-01", "1970-01-01T25:00:00Z", "1970-01-01T00:00:00Q", "0000-01-01"]
+    ("text", "days"),
+    [
+        ("0001-01-01", -719162),
+        ("0000-12-31", -719163),
+        ("0000-02-29", -719469),
+        ("-0001-12-31", -719529),
+        ("-4712-01-01", -2440550),
+        ("9999-12-31", 2932896),
+        ("+10000-01-01", 2932897),
+        ("294247-01-10", 106751991),
+        ("-0001-02-29", None),
+    ],
+)
+def test_days_are_counted_in_years_that_python_lacks(text, days):
+    assert parse_date(text) == days
+    moment = None if days is None else (days * 86_400_000_000 + 1, False)
+    assert parse_timestamp(f"{text} 00:00:00.000001") == moment
+
+
+@pytest.mark.parametrize(
+    "text", ["", "now", "1970-13-01", "1970-01-01T25:00:00Z", "1970-01-01T00:00:00Q", "0001-02-29"]
 )
 def test_what_is_no_timestamp_is_none(text):
     assert parse_timestamp(text) is None
@@ -60,8 +81,9 @@ def test_what_is_no_timestamp_is_none(text):
         ("timestamp", "1970-01-01 00:00:01", 1_000_000, "1970-01-01T00:00:01.000000Z"),
         ("timestamp_ntz", "1970-01-01T00:00:01.500", 1_500_000, "1970-01-01 00:00:01.5"),
         ("timestamp_ntz", "1970-01-01 00:00:00", 0, "1970-01-01 00:00:00"),
-        ("binary", "\x00ÿ", b"\x00\xff", "\x00ÿ"),
-        ("binary", "€", None, None),
+        ("binary", "é", b"\xc3\xa9", "é"),
+        ("binary", "€\x01", b"\xe2\x82\xac\x01", "€\x01"),
+        ("binary", "\ud800", None, None),
         ("string", " x ", " x ", " x "),
         ("variant", "x", None, None),
     ],
@@ -94,3 +116,9 @@ def test_years_without_a_spelling_raise():
 def test_a_32_bit_float_gets_its_short_spelling():
     assert shortest_float(1.100000023841858) == 1.1
     assert shortest_float(0.5) == 0.5
+
+
+@pytest.mark.parametrize("text", ["-0043-03-15 12:00:00", "+12000-07-01 12:00:00"])
+def test_a_zone_has_an_offset_in_years_that_python_lacks(text):
+    zone = ZoneInfo("Europe/Berlin")
+    assert abs(parse_timestamp(text, zone)[0] - parse_timestamp(text)[0]) <= 7_200_000_000

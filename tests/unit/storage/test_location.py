@@ -32,7 +32,7 @@ from deltasql.storage.resolve import canonical_location, location_key, open_stor
         ("s3://bucket", "s3://bucket"),
         ("s3://bucket/", "s3://bucket"),
         ("s3a://bucket/t/", "s3://bucket/t"),
-        ("S3N://bucket//a//t", "s3://bucket/a/t"),
+        ("S3N://bucket/a/t", "s3://bucket/a/t"),
         ("s3://bucket/a/../t/./x", "s3://bucket/t/x"),
         ("s3://bucket/a/%2e%2e/t", "s3://bucket/t"),
         ("s3://bucket/a b/%C3%A9", "s3://bucket/a%20b/%C3%A9"),
@@ -71,6 +71,13 @@ def test_spellings_of_a_place_are_one(location: str, expected: str) -> None:
         "s3:///x",
         "s3://bucket/../x",
         "s3://bucket/a/%2e%2e/%2e%2e/x",
+        "s3://bucket/canary//x",
+        "s3://bucket/canary%2f/x",
+        "s3://bucket//canary",
+        "s3://bucket/canary//",
+        "gs://bucket/canary//x",
+        "az://bucket/canary//x",
+        "abfss://c@account.dfs.core.windows.net/canary//x",
         "s3://bucket/x?versionId=canary",
         "s3://bucket/x#canary",
         "s3://canary:canary@bucket/x",
@@ -108,7 +115,7 @@ def test_the_key_resolves_links_as_the_system_does(tmp_path: Path) -> None:
     assert location_key(f"{tmp_path}/real/x/../deep") == real
     # not there yet: still one spelling
     assert location_key(f"{tmp_path}/link/new/") == f"{real}/new"
-    assert location_key("s3a://b/t/") == location_key("s3://b//t")
+    assert location_key("s3a://b/t/") == location_key("s3://b/t")
 
 
 def test_a_place_holds_what_is_below_it_by_whole_segments() -> None:
@@ -120,6 +127,20 @@ def test_a_place_holds_what_is_below_it_by_whole_segments() -> None:
     assert not lake.holds(parse_location("s3://bucket2/lake/orders"))
     assert not lake.holds(parse_location("gs://bucket/lake/orders"))
     assert parse_location("/").holds(parse_location("/x"))
+
+
+def test_an_azure_container_is_one_place_in_both_spellings() -> None:
+    short = parse_location("az://c/lake")
+    long = parse_location("abfss://c@account.dfs.core.windows.net/lake")
+    elsewhere = parse_location("abfss://c@other.dfs.core.windows.net/lake")
+    for above, below in [(short, long), (long, short), (short, elsewhere), (elsewhere, short)]:
+        assert above.holds(below)
+        inner = parse_location(f"{below.uri}/orders")
+        assert above.holds(inner)
+        assert not inner.holds(above)
+    assert not long.holds(elsewhere)
+    assert not short.holds(parse_location("abfss://d@account.dfs.core.windows.net/lake"))
+    assert not short.holds(parse_location("s3://c/lake"))
 
 
 def test_stores_are_opened_by_scheme(tmp_path: Path) -> None:

@@ -7,12 +7,15 @@ do not, and are three times as fast for small statements.
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import adbc_driver_manager as adbc
 import msgspec
 import pyarrow as pa
+
+from deltasql.forks import abandon
 
 Error = adbc.Error
 IntegrityError = adbc.IntegrityError
@@ -20,42 +23,93 @@ OperationalError = adbc.OperationalError
 
 # A query with this single column gives its rows as JSON arrays; `rows` takes them apart.
 ROW_JSON = "row_json"
+_BATCH_ROWS = "adbc.sqlite.query.batch_rows"
+_FIRST_ROWS, _MORE = 1024, 64
 _TEXT, _BYTES = pa.string(), pa.binary()
 _ONE_TEXT = pa.schema([("text", _TEXT)])
 _TEXT_AND_BYTES = pa.schema([("text", _TEXT), ("bytes", _BYTES)])
 
 
 class AdbcConnection:
-    """One connection; used by one thread at a time."""
+    """One connection; used by one thread at a time.
 
-    def __init__(self, database: Any) -> None:
+    `is_unfinished` stays true when something else than the driver's own error ended a call, such as
+    Ctrl-C: then a statement may still be open on it, and the connection must not be used again.
+    """
+
+    def __init__(self, database: Any, *, guesses_types: bool = False) -> None:
+        """Connect; a driver that `guesses_types` takes a column's type from its first rows."""
         self._database = database
+        self._guesses_types = guesses_types
         self._raw = adbc.AdbcConnection(database)
         self._statements: dict[str, Any] = {}
         self.broken = False
+        self.is_unfinished = False
+
+    def is_idle(self) -> bool:
+        """Tell whether the connection may be used again."""
+        return not (self.broken or self.is_unfinished)
 
     def execute(self, text: str, values: bytes | None = None, blob: bytes | None = None) -> None:
         """Run a statement without a result; `values` is its first parameter, a text."""
-        statement = self._prepared(text)
-        if values is not None:
-            statement.bind(_bound(values, blob))
-        statement.execute_update()
+        with self._call():
+            statement = self._prepared(text)
+            if values is not None:
+                statement.bind(_bound(values, blob))
+            statement.execute_update()
 
     def rows(
         self, text: str, values: bytes | None = None, blob: bytes | None = None
     ) -> list[tuple[Any, ...]]:
         """Run a query and return all its rows."""
-        statement = self._prepared(text)
+        with self._call():
+            reader = self._query(self._prepared(text), values, blob)
+            first = next(reader, None)
+            if first is None:
+                return []
+            if self._guesses_types and _may_be_mistyped(first, _FIRST_ROWS):
+                reader.close()
+                return self._rows_in_one_batch(text, values, _FIRST_ROWS * _MORE)
+            return _tuples(reader.schema.names, (first, *reader))
+
+    def _rows_in_one_batch(
+        self, text: str, values: bytes | None, limit: int
+    ) -> list[tuple[Any, ...]]:
+        """Run a query whose first rows do not show the types of all its columns.
+
+        The driver fails at a value of another type than it has guessed, so it must see enough rows
+        before it guesses; room for them is taken beforehand, so not more than there may be.
+        """
+        statement = adbc.AdbcStatement(self._raw)
+        try:
+            statement.set_options(**{_BATCH_ROWS: str(limit)})
+            statement.set_sql_query(text)
+            statement.prepare()
+            reader = self._query(statement, values, None)
+            first = next(reader)
+            if not _may_be_mistyped(first, limit):
+                return _tuples(reader.schema.names, (first, *reader))
+            reader.close()
+        finally:
+            statement.close()
+        return self._rows_in_one_batch(text, values, limit * _MORE)
+
+    @staticmethod
+    def _query(statement: Any, values: bytes | None, blob: bytes | None) -> pa.RecordBatchReader:
         if values is not None:
             statement.bind(_bound(values, blob))
         stream, _ = statement.execute_query()
-        found: list[tuple[Any, ...]] = []
-        reader = pa.RecordBatchReader.from_stream(stream)
-        for batch in reader:
-            found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        if reader.schema.names == [ROW_JSON]:
-            return [tuple(msgspec.json.decode(text)) for (text,) in found]
-        return found
+        return pa.RecordBatchReader.from_stream(stream)
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        self.is_unfinished = True
+        try:
+            yield
+        except Error:
+            self.is_unfinished = False
+            raise
+        self.is_unfinished = False
 
     def batches(
         self, text: str, values: bytes | None = None
@@ -97,13 +151,23 @@ class AdbcConnection:
         finally:
             statement.close()
 
-    def close(self) -> None:
-        """Close the connection and everything that was prepared on it."""
+    def close(self) -> bool:
+        """Close the connection and everything that was prepared on it; False if it cannot be."""
         statements, self._statements = self._statements, {}
         for statement in statements.values():
             statement.close()
-        self._raw.close()
-        self._database.close()
+        try:
+            self._raw.close()
+            self._database.close()
+        except Error:
+            return False
+        except RuntimeError:
+            # An interrupt came just when a statement was made: nobody has it to close it. What was
+            # open on the connection is rolled back by its owner; the handle stays until the end.
+            abandon(self._raw)
+            abandon(self._database)
+            return False
+        return True
 
     def _prepared(self, text: str) -> Any:
         statement = self._statements.get(text)
@@ -117,6 +181,22 @@ class AdbcConnection:
                 raise
             self._statements[text] = statement
         return statement
+
+
+def _may_be_mistyped(batch: pa.RecordBatch, limit: int) -> bool:
+    """Tell whether a column's type was guessed from nulls only, and more rows may follow."""
+    return batch.num_rows >= limit and any(
+        column.null_count == len(column) for column in batch.columns
+    )
+
+
+def _tuples(names: list[str], batches: Iterable[pa.RecordBatch]) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = []
+    for batch in batches:
+        found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    if names == [ROW_JSON]:
+        return [tuple(msgspec.json.decode(text)) for (text,) in found]
+    return found
 
 
 def _bound(values: bytes, blob: bytes | None) -> pa.RecordBatch:

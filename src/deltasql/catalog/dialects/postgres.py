@@ -22,7 +22,7 @@ from psycopg.types.string import TextLoader
 
 from deltasql.catalog.database import BatchRead, BulkWork, Dialect, PartedQuery, Work
 from deltasql.catalog.dialects.adbc import AdbcConnection
-from deltasql.catalog.dialects.pool import Pool
+from deltasql.catalog.dialects.pool import Pool, weakly
 from deltasql.catalog.dialects.postgres_batches import PostgresBatchRead, reading, stream
 from deltasql.catalog.dialects.postgres_bulk import bulk_transaction, with_literals
 from deltasql.catalog.dialects.postgres_errors import explained, mapped
@@ -77,8 +77,9 @@ class PostgresDatabase:
         self._plain = Queries(
             load_queries("postgres"), "${number}", "${number}", "${number}", words
         )
-        self._pool = Pool(self._connect, _is_alive)
-        self._arrow_pool = Pool(self._connect_arrow, lambda connection: not connection.broken)
+        # by weak references: the finalizers below hold the pools, and a pool must not hold us
+        self._pool = Pool(weakly(self._connect), _is_alive)
+        self._arrow_pool = Pool(weakly(self._connect_arrow), AdbcConnection.is_idle)
         # A catalog that nobody closed is closed before the interpreter takes the driver away.
         weakref.finalize(self, self._pool.close)
         weakref.finalize(self, self._arrow_pool.close)
@@ -106,7 +107,7 @@ class PostgresDatabase:
     @contextmanager
     def write(self, *, durable: bool = True) -> Iterator[Work]:
         """Open a write transaction in a pipeline; row locks are its `lock_table`."""
-        with self._transaction("begin") as work:
+        with self._transaction("begin isolation level read committed") as work:
             if not durable:
                 work.connection.execute("set local synchronous_commit = off")
             yield work
@@ -249,6 +250,8 @@ class PostgresDatabase:
                     committing = True
                     done = connection.execute("commit")
             except BaseException as error:
+                if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                    connection.close()  # a standby: another connection may find the primary
                 _roll_back(connection)
                 if committing and connection.closed and isinstance(error, psycopg.Error):
                     raise CommitUnknownError(
@@ -268,6 +271,8 @@ class PostgresDatabase:
             found = connection.execute(
                 "select set_config('search_path', %s, false), set_config('timezone', 'UTC', false),"
                 " set_config('lock_timeout', '60s', false),"
+                # behind the row lock every statement must see what the lock waited for
+                " set_config('default_transaction_isolation', 'read committed', false),"
                 # no statement of ours is planned better for its values, and planning costs time
                 " set_config('plan_cache_mode', 'force_generic_plan', false), current_user::text,"
                 " (select pg_catalog.has_schema_privilege(n.oid, 'USAGE')"
@@ -351,12 +356,17 @@ class _PostgresWork:
         return int(self.connection.execute(f"select {_SERVER_CLOCK}".encode()).fetchall()[0][0])
 
 
+def _is_idle(connection: psycopg.Connection[Any]) -> bool:
+    """Tell whether a connection is outside of any transaction, as an interrupt may not leave it."""
+    return connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
+
+
 def _is_alive(connection: psycopg.Connection[Any]) -> bool:
     """Tell whether an idle connection can be used; a server that went away has said so by now.
 
     An idle connection has nothing to read: what is there is the server's farewell or the end.
     """
-    if connection.closed:
+    if not _is_idle(connection):
         return False
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)

@@ -25,7 +25,7 @@ def bulk_transaction(connection: AdbcConnection, queries: Queries) -> Iterator[P
     Raises:
         CommitUnknownError: COMMIT failed.
     """
-    connection.execute("begin")
+    connection.execute("begin isolation level read committed")
     try:
         yield PostgresBulkWork(connection, queries)
     except BaseException:

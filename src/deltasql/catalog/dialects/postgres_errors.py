@@ -18,11 +18,15 @@ from deltasql.errors import (
     BadArgumentError,
     CatalogError,
     CatalogUnavailableError,
+    DeltaSqlError,
     LoginRefusedError,
     PermissionDeniedError,
 )
 
 _NO_RIGHT = "42501"
+# a standby, or a primary that has become one; a server that ends, starts or has no room
+_UNAVAILABLE = ("25006", "08", "40", "53", "55P03", "57", "58")
+_TOO_LARGE = "54"
 _NOT_UNIQUE = "23505"
 _RELATION = re.compile(r"\bdl_\w+")
 _POLICY = re.compile(r"\bonly_operators_\w+")
@@ -71,15 +75,18 @@ def mapped() -> Iterator[None]:
         raise _ours(error) from error
 
 
-def _ours(error: psycopg.Error | Error) -> CatalogError:
-    text = _first_line(error)
-    if error.sqlstate == _NO_RIGHT:
+def _ours(error: psycopg.Error | Error) -> DeltaSqlError:
+    text, state = _first_line(error), error.sqlstate or ""
+    if state == _NO_RIGHT:
         if isinstance(error, psycopg.Error):
             text = error.diag.message_primary or text
         return PermissionDeniedError(
             f"The database role may not do this: {_after_preamble(text)}.", **_place(text)
         )
-    if isinstance(error, psycopg.OperationalError | OperationalError):
+    if state.startswith(_TOO_LARGE):
+        return BadArgumentError(f"PostgreSQL cannot hold a value: {text}.")
+    is_operational = isinstance(error, psycopg.OperationalError | OperationalError)
+    if state.startswith(_UNAVAILABLE) or is_operational:
         return _refusal(str(error)) or CatalogUnavailableError(
             f"The catalog database does not answer: {text}."
         )

@@ -1,8 +1,8 @@
-"""SQLite through ADBC, and through nothing else.
+"""SQLite through ADBC, which carries a SQLite library of its own.
 
-ADBC carries its own SQLite library. A second library in the same process (the standard library's)
-would cancel the first one's POSIX locks on the file and lose acknowledged commits, so every access
-goes through this module; see docs/decisions/0001.
+Whatever else opens and closes the database file in this process, another library among them, no
+acknowledged commit is lost: `sqlite_files` has the locks for it, and every write looks before and
+after its COMMIT whether the files are still the same; see docs/decisions/0001.
 
 All values of a statement travel as one JSON text, which SQLite takes apart: binding each value as
 an Arrow column costs seven times as much.
@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import adbc_driver_sqlite
 import msgspec
 import pyarrow as pa
 
@@ -29,21 +28,16 @@ from deltasql.catalog.database import (
     PartedQuery,
     Work,
 )
-from deltasql.catalog.dialects.adbc import ROW_JSON, AdbcConnection, Error
+from deltasql.catalog.dialects.adbc import ROW_JSON
 from deltasql.catalog.dialects.local_disk import refuse_network_file_system
 from deltasql.catalog.dialects.parts import number_ranges, read_side_by_side
-from deltasql.catalog.dialects.pool import Pool
-from deltasql.catalog.dialects.sqlite_errors import mapped
+from deltasql.catalog.dialects.pool import Pool, weakly
+from deltasql.catalog.dialects.sqlite_connection import SqliteConnection, make_wal
+from deltasql.catalog.dialects.sqlite_files import FileIdentity
 from deltasql.catalog.dialects.sqlite_watch import SqliteWatch
 from deltasql.catalog.dialects.staging import SQLITE_WORDS, require_all
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
-from deltasql.errors import (
-    BadArgumentError,
-    CatalogError,
-    CatalogUnavailableError,
-    CommitUnknownError,
-    ConfigError,
-)
+from deltasql.errors import BadArgumentError, CatalogUnavailableError
 
 DIALECT = Dialect(
     name="sqlite",
@@ -52,7 +46,6 @@ DIALECT = Dialect(
     has_server_clock=False,
     must_tell_commits=False,
 )
-_BUSY_MS = 30_000
 _CHUNK_ROWS = 5_000
 _BULK_CACHE_KIB = 200_000
 # A row of many columns comes back as one JSON text too.
@@ -78,21 +71,31 @@ class SqliteDatabase:
             "nullif(?2, x'')",
             {"table_columns": _TABLE_JSON, "now": "0", "false": "0", "true": "1", **SQLITE_WORDS},
         )
-        if must_exist and not path.exists():
-            raise CatalogUnavailableError(
-                f"There is no catalog database at {path}.",
-                hint="Create it with `deltasql db init`, or check the path in the URI.",
-            )
         refuse_network_file_system(path)
-        self._pool = Pool(lambda: _Connection(path), lambda connection: not connection.broken)
+        if not path.exists():
+            if must_exist:
+                raise CatalogUnavailableError(
+                    f"There is no catalog database at {path}.",
+                    hint="Create it with `deltasql db init`, or check the path in the URI.",
+                )
+            make_wal(path)
+        # by a weak reference: the finalizer below holds the pool, and the pool must not hold us
+        self._pool = Pool(
+            weakly(self._connect), SqliteConnection.is_usable, SqliteConnection.is_idle
+        )
         # A catalog that nobody closed is closed before the interpreter takes the driver away.
         weakref.finalize(self, self._pool.close)
-        with self._pool.connection():
-            pass
+        self._file: FileIdentity | None = None
+        with self._pool.connection() as connection:
+            self._file = connection.file
+
+    def _connect(self) -> SqliteConnection:
+        """Open a connection to the file that was opened first: what is cached belongs to it."""
+        return SqliteConnection(self.path, self._file)
 
     def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run one query by itself."""
-        with self._pool.connection() as connection:
+        with self._pool.connection() as connection, connection.look():
             return _SqliteWork(connection, self.queries, self._clock).rows(name, **params)
 
     def write_once(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
@@ -105,26 +108,17 @@ class SqliteDatabase:
         """Open a write transaction; it holds the file's one write lock from its first statement."""
         with self._pool.connection() as connection:
             connection.set_durable(durable=durable)
-            connection.execute("begin immediate")
-            try:
+            with connection.write():
                 yield _SqliteWork(connection, self.queries, self._clock)
-            except BaseException:
-                connection.roll_back()
-                raise
-            connection.commit()
 
     @contextmanager
     def bulk(self) -> Iterator[BulkWork]:
         """Open a write transaction with a cache in which the indexes it writes to find room."""
-        connection = _Connection(self.path)
-        try:
+        with closing(self._connect()) as connection:
             connection.execute(f"pragma cache_size = -{_BULK_CACHE_KIB}")
             connection.execute("pragma temp_store = memory")
-            connection.execute("begin immediate")
-            yield _SqliteBulkWork(connection, self.queries, self._clock)
-            connection.commit()
-        finally:
-            connection.close()  # rolls back what was not committed
+            with connection.write():
+                yield _SqliteBulkWork(connection, self.queries, self._clock)
 
     @contextmanager
     def read(self) -> Iterator[Work]:
@@ -140,12 +134,8 @@ class SqliteDatabase:
 
     @contextmanager
     def _reading(self) -> Iterator[_SqliteWork]:
-        with self._pool.connection() as connection:
-            connection.execute("begin")
-            try:
-                yield _SqliteWork(connection, self.queries, self._clock)
-            finally:
-                connection.roll_back()
+        with self._pool.connection() as connection, connection.read():
+            yield _SqliteWork(connection, self.queries, self._clock)
 
     def arrow(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Return the rows of a query as one Arrow table."""
@@ -187,7 +177,7 @@ class SqliteDatabase:
         self, text: str, params: dict[str, Any], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query in batches."""
-        with self._pool.connection() as connection:
+        with self._pool.connection() as connection, connection.look():
             work = _SqliteWork(connection, self.queries, self._clock)
             yield from work.batches(text, params, schema)
 
@@ -196,7 +186,7 @@ class SqliteDatabase:
 
     def watch_commits(self) -> SqliteWatch:
         """Watch the file's data version."""
-        return SqliteWatch(_Connection(self.path))
+        return SqliteWatch(self._connect())
 
     def create_namespace(self) -> None:
         """Do nothing: the file is the place."""
@@ -216,7 +206,9 @@ class SqliteDatabase:
 class _SqliteWork:
     """An open SQLite transaction."""
 
-    def __init__(self, connection: _Connection, queries: Queries, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, connection: SqliteConnection, queries: Queries, clock: Callable[[], int]
+    ) -> None:
         self.connection = connection
         self._queries = queries
         self._clock = clock
@@ -274,90 +266,11 @@ class _SqliteBulkWork(_SqliteWork):
             require_all(name, self.connection.ingest(name, rows), rows.num_rows)
 
 
-class _Connection:
-    """One connection to the file, set up for durability and shared use."""
-
-    def __init__(self, path: Path) -> None:
-        self.broken = False
-        self._is_durable: bool | None = None
-        with mapped():
-            self._raw = AdbcConnection(adbc_driver_sqlite.connect(str(path)))
-        try:
-            self.rows(f"pragma busy_timeout = {_BUSY_MS}")
-            _require_wal(path, self.rows("pragma journal_mode = wal")[0][0])
-            self.set_durable(durable=True)
-            self.execute("pragma foreign_keys = on")
-        except BaseException:
-            self.close()
-            raise
-
-    def set_durable(self, *, durable: bool) -> None:
-        """Choose whether a commit waits for the disk; the log keeps its order anyway."""
-        if self._is_durable is not durable:
-            self.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
-            self._is_durable = durable
-
-    def execute(self, text: str, values: bytes | None = None, blob: bytes | None = None) -> None:
-        with mapped():
-            self._raw.execute(text, values, blob)
-
-    def rows(self, text: str, values: bytes | None = None) -> list[tuple[Any, ...]]:
-        with mapped():
-            return self._raw.rows(text, values)
-
-    def ingest(self, name: str, rows: pa.Table) -> int:
-        with mapped():
-            return self._raw.ingest(name, rows)
-
-    def batches(self, text: str, values: bytes | None) -> Generator[pa.RecordBatch, None, None]:
-        with closing(self._raw.batches(text, values)) as batches:
-            while True:
-                with mapped():
-                    batch = next(batches, None)
-                if batch is None:
-                    return
-                yield batch
-
-    def commit(self) -> None:
-        """Commit; after a failing disk only a look at the database tells what became of it.
-
-        Raises:
-            CommitUnknownError: COMMIT failed.
-        """
-        try:
-            self.execute("commit")
-        except CatalogError as error:
-            self.roll_back()
-            raise CommitUnknownError(f"COMMIT failed: {error.message}") from error
-        except BaseException:
-            self.roll_back()
-            raise
-
-    def roll_back(self) -> None:
-        """End the transaction; a connection that cannot is not used again."""
-        try:
-            self.execute("rollback")
-        except CatalogError:
-            self.broken = True
-
-    def close(self) -> None:
-        with suppress(Error):
-            self._raw.close()
-
-
 def _json(params: Mapping[str, Any]) -> bytes:
     try:
         return _encoder.encode(params)
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise BadArgumentError(f"SQLite cannot hold a value: {error}.") from error
-
-
-def _require_wal(path: Path, mode: str) -> None:
-    if mode != "wal":
-        raise ConfigError(
-            f"The catalog at {path} cannot use write-ahead logging (mode {mode}).",
-            hint="Put the database file on a local disk.",
-        )
 
 
 def _wall_clock() -> int:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 
 class _Rows(Protocol):
+    def look(self) -> AbstractContextManager[None]: ...
+
     def rows(self, text: str) -> list[tuple[Any, ...]]: ...
 
     def close(self) -> None: ...
@@ -37,4 +40,5 @@ class SqliteWatch:
         return self._seen != before
 
     def _version(self) -> int:
-        return int(self._connection.rows("pragma data_version")[0][0])
+        with self._connection.look():
+            return int(self._connection.rows("pragma data_version")[0][0])

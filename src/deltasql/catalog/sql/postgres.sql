@@ -1,8 +1,12 @@
 -- Overrides for PostgreSQL. Bulk queries take one array per column.
 
+-- Behind a wait for the lock PostgreSQL reads the locked row anew and nothing else: whatever a
+-- commit is checked against must stand in that row.
 -- name: lock_table
-select {table_columns}, c.epoch, {now} from dl_tables t cross join dl_catalog c
-where t.table_id = :table_id for update of t
+select {table_columns}, t.epoch, {now} from dl_tables t where t.table_id = :table_id for update
+
+-- name: lock_all_tables
+lock table dl_tables in exclusive mode
 
 -- name: insert_files
 insert into dl_files (
@@ -68,7 +72,7 @@ moved as (
                 and t.metadata_version = head.known_metadata
                 and t.protocol_version = head.known_protocol
                 and greatest({now}, t.last_ict + 1) < head.ceiling
-                and head.epoch = (select c.epoch from dl_catalog c)
+                and t.epoch = head.epoch
             )
         )
     returning {table_columns}
@@ -257,6 +261,29 @@ and f.partition_values = any(:{partitions}::text[])
 
 -- name: of_keys
 and coalesce(f.path_key, f.path) = any(:keys::text[])
+
+-- name: tables_around
+-- By the index on places, by the index on names, and the few whose place is a symbolic link.
+select {table_columns} from dl_tables t
+where
+    t.location_key = any(:keys::text[])
+    and t.state not in ('deleted', 'detached')
+union all
+select {table_columns} from dl_tables t
+where
+    t.location_key >= :below_key::text and t.location_key < :end_key::text
+    and t.state not in ('deleted', 'detached')
+union all
+select {table_columns} from dl_tables t
+where t.namespace = :namespace::text and t.name = :name::text and t.state <> 'deleted'
+union all
+select {table_columns} from dl_tables t
+where
+    t.location <> t.location_key and t.state not in ('deleted', 'detached')
+    and (
+        t.location = any(:places::text[])
+        or (t.location >= :below::text and t.location < :end::text)
+    )
 
 -- name: file_id_part
 and f.file_id >= :low_id::bigint and f.file_id < :high_id::bigint

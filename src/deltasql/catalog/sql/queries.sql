@@ -16,8 +16,7 @@ values (1, :catalog_id, :epoch, :created_at)
 update dl_counters set value = value + :amount where name = :name returning value
 
 -- name: lock_table
-select {table_columns}, c.epoch, {now} from dl_tables t cross join dl_catalog c
-where t.table_id = :table_id
+select {table_columns}, t.epoch, {now} from dl_tables t where t.table_id = :table_id
 
 -- name: table_by_id
 select {table_columns} from dl_tables t where t.table_id = :table_id
@@ -32,10 +31,12 @@ select {table_columns} from dl_tables t where t.state <> 'deleted' order by t.na
 -- name: insert_table
 insert into dl_tables (
     table_id, namespace, name, location, location_key, created_at, current_version, last_ict,
-    metadata_version, protocol_version, state, first_version, mirrored_through, log_floor, properties
+    metadata_version, protocol_version, state, first_version, mirrored_through, log_floor,
+    properties, epoch
 ) values (
     :table_id, :namespace, :name, :location, :location_key, :created_at, -1, :last_ict,
-    -1, -1, :state, :first_version, :mirrored_through, :log_floor, :properties
+    -1, -1, :state, :first_version, :mirrored_through, :log_floor, :properties,
+    (select c.epoch from dl_catalog c)
 )
 
 -- name: rename_table
@@ -165,6 +166,10 @@ values (:table_id, :app_id, :version, :txn_version, :last_updated)
 -- name: current_txn
 select txn_version from dl_txns where table_id = :table_id and app_id = :app_id
 
+-- name: version_of_txn
+select min(version) from dl_txn_actions
+where table_id = :table_id and app_id = :app_id and txn_version >= :txn_version
+
 -- name: upsert_txn
 insert into dl_txns (table_id, app_id, txn_version, last_updated)
 values (:table_id, :app_id, :txn_version, :last_updated)
@@ -230,10 +235,12 @@ update dl_mirror_status set
 where table_id = :table_id and version = :version and status <> 'SUCCESS'
 returning retry_count
 
--- Whoever put bytes that are no longer this version's moves nothing on: it was renumbered.
+-- Whoever put bytes that are no longer this version's moves nothing on: it was renumbered, or its
+-- table purged.
 -- name: advance_mirrored_through
 update dl_tables set mirrored_through = :version
 where table_id = :table_id and mirrored_through = :version - 1
+    and not (state = 'deleted' and is_vacuuming)
     and exists (
         select 1 from dl_table_versions v
         where v.table_id = :table_id and v.version = :version
@@ -287,10 +294,20 @@ delete from dl_log_files where table_id = :table_id
 -- name: purge_txns
 delete from dl_txns where table_id = :table_id
 
--- name: known_paths
-select path from dl_files where table_id = :table_id
-union
-select path from dl_removed_files where table_id = :table_id
+-- name: purge_vacuumed_files
+delete from dl_vacuumed_files where table_id = :table_id
+
+-- name: purge_vacuum_marks
+delete from dl_vacuum_marks where table_id = :table_id
+
+-- name: purge_leases
+delete from dl_leases where table_id = :table_id
+
+-- name: purge_verifications
+delete from dl_verifications where table_id = :table_id
+
+-- name: purge_open_work
+delete from dl_open_work where table_id = :table_id
 
 -- name: changes
 select 'added' as change, path, dv_id, added_version as version, size, num_records, partition_values
@@ -432,6 +449,10 @@ insert into dl_mirror_status (
 select v.table_id, v.version, 'SUCCESS', {true}, {false}, v.digest, 0, :now, :now
 from dl_table_versions v
 where v.table_id = :table_id and v.version >= :first and v.version <= :last
+    and not exists (
+        select 1 from dl_tables t
+        where t.table_id = :table_id and t.state = 'deleted' and t.is_vacuuming
+    )
     and exists (
         select 1 from dl_table_versions w
         where w.table_id = :table_id and w.version = :last
@@ -446,6 +467,7 @@ where dl_mirror_status.status <> 'SUCCESS'
 -- name: advance_mirrored_range
 update dl_tables set mirrored_through = :last
 where table_id = :table_id and mirrored_through >= :first - 1 and mirrored_through < :last
+    and not (state = 'deleted' and is_vacuuming)
     and exists (
         select 1 from dl_table_versions v
         where v.table_id = :table_id and v.version = :last
@@ -499,8 +521,15 @@ insert into dl_removed_files (
     :version, 'remove', :deletion_timestamp, :remove_data_change, :extended_file_metadata
 )
 
+-- Whoever has locked a table by now commits first; whoever locks it later sees the new epoch.
+-- name: lock_all_tables
+select count(*) from dl_tables
+
 -- name: new_epoch
 update dl_catalog set epoch = epoch + 1 returning epoch
+
+-- name: new_epoch_of_tables
+update dl_tables set epoch = (select c.epoch from dl_catalog c)
 
 -- name: forget_mirror
 update dl_tables set mirrored_through = log_floor - 1 where table_id = :table_id
@@ -572,6 +601,13 @@ where f.table_id = :table_id and f.ended_version >= :first and f.added_version <
 -- name: table_places
 select table_id, location, location_key from dl_tables
 where table_id <> :table_id and state <> 'deleted'
+
+-- Where purged tables lay and none lies now: what is there goes, or is gone.
+-- name: purged_places
+select t.table_id, t.location, t.location_key from dl_tables t
+where t.state = 'deleted' and t.is_vacuuming and not exists (
+    select 1 from dl_tables o where o.location_key = t.location_key and o.state <> 'deleted'
+)
 
 -- name: note_open_work
 insert into dl_open_work (work_id, table_id, holder, started_at, expires_at)

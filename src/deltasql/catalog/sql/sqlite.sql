@@ -5,9 +5,9 @@
 select json_array(
     t.table_id, t.namespace, t.name, t.location, t.location_key, t.created_at, t.current_version,
     t.last_ict, t.metadata_version, t.protocol_version, t.state, t.first_version,
-    t.mirrored_through, t.log_floor, t.properties, t.is_vacuuming, c.epoch, 0
+    t.mirrored_through, t.log_floor, t.properties, t.is_vacuuming, t.epoch, 0
 ) as row_json
-from dl_tables t cross join dl_catalog c
+from dl_tables t
 where t.table_id = :table_id
 
 -- name: insert_files
@@ -115,6 +115,29 @@ and f.partition_values in (select p.value from json_each(:{partitions}) p)
 -- name: of_keys
 and coalesce(f.path_key, f.path) in (select k.value from json_each(:keys) k)
 
+-- name: tables_around
+-- By the index on places, by the index on names, and the few whose place is a symbolic link.
+select {table_columns} from dl_tables t
+where
+    t.location_key in (select k.value from json_each(:keys) k)
+    and t.state not in ('deleted', 'detached')
+union all
+select {table_columns} from dl_tables t
+where
+    t.location_key >= :below_key and t.location_key < :end_key
+    and t.state not in ('deleted', 'detached')
+union all
+select {table_columns} from dl_tables t
+where t.namespace = :namespace and t.name = :name and t.state <> 'deleted'
+union all
+select {table_columns} from dl_tables t
+where
+    t.location <> t.location_key and t.state not in ('deleted', 'detached')
+    and (
+        t.location in (select k.value from json_each(:places) k)
+        or (t.location >= :below and t.location < :end)
+    )
+
 -- name: file_id_part
 and f.file_id >= :low_id and f.file_id < :high_id
 
@@ -131,8 +154,7 @@ select
         where f.table_id = :table_id order by f.added_version desc, f.file_id desc limit 1
     ),
     t.properties, c.epoch
-from dl_tables t cross join dl_catalog c
-where t.table_id = :table_id
+from dl_catalog c left join dl_tables t on t.table_id = :table_id
 
 -- name: apply_schema_version
 insert into dl_schema_version (version, name, applied_at) values (:version, :name, :now)

@@ -1,0 +1,374 @@
+"""The files of a SQLite catalog, and locks on them that no other library can cancel.
+
+SQLite's own locks are POSIX locks: when any descriptor of the file is closed in the process, for
+example by Python's `sqlite3` or by DuckDB, the kernel releases all of them. The next process that
+closes the database then finds no other user and deletes the write-ahead log that is still written
+to, and two writers may write at once. Locks of open file descriptions (OFD) belong to a descriptor
+and not to the process, so they stay. We take them in addition to SQLite's own, in two places:
+
+- `DatabaseGuard` holds the locks that SQLite looks for before it takes the write-ahead log or its
+  index away: while one of our processes has the database open, no SQLite library does that.
+- `CatalogLocks`, on a file of our own beside the database, orders our own processes: one writer,
+  and no checkpoint of the write-ahead log while somebody reads. See docs/decisions/0001.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltasql.errors import CatalogReplacedError, CatalogUnavailableError, ConfigError
+
+WAL, INDEX, LOCKS = "-wal", "-shm", "-lock"
+BUSY_S = 30.0
+# Where SQLite has its locks: readers of the database file, and the users of the log's index.
+_READERS = (0x40000002, 510)
+_INDEX_USERS = (128, 1)
+# Where the number of the log's last frame stands in its index.
+_LAST_FRAME = (16, 4)
+_WAL_FORMAT = b"\x02\x02"
+_FORMAT = (18, 2)
+# Our own locks, far behind what the lock file holds.
+_OPEN, _WRITER, _READING = 1 << 20, (1 << 20) + 1, (1 << 20) + 2
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0002, 0.005
+_BUSY = (errno.EAGAIN, errno.EACCES)
+_NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_FILE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """Which file it is, whatever its name is by now."""
+
+    device: int
+    inode: int
+
+
+def identity(path: str) -> FileIdentity | None:
+    """Return which file has this name now; None if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 (a Path would cost more than the call)
+    except FileNotFoundError:
+        return None
+    return FileIdentity(found.st_dev, found.st_ino)
+
+
+class DatabaseGuard:
+    """Keeps the write-ahead log of a database in place while this process uses it.
+
+    Its descriptors are closed behind the last connection: to close one cancels the POSIX locks of
+    every connection to the same file.
+    """
+
+    def __init__(self, path: Path, make_wal: Callable[[], None]) -> None:
+        """Open the files; `make_wal` brings a database that is new, or of another mode, to WAL."""
+        self.path = str(path)
+        self._descriptors: list[int] = []
+        try:
+            self._database = self._open(self.path, create=False)
+            if os.pread(self._database, _FORMAT[1], _FORMAT[0]) != _WAL_FORMAT:
+                make_wal()
+            self.database = _identity_of(self._database)
+            _wait(lambda: _lock(self._database, fcntl.F_RDLCK, *_READERS), BUSY_S, self.path)
+            self._refuse_log_of_another_file()
+            self._index = self._guard_index()
+        except BaseException:
+            self.close()
+            raise
+        self.index = None if self._index is None else _identity_of(self._index)
+        self.log: FileIdentity | None = None
+
+    def note_log(self) -> None:
+        """Remember which write-ahead log belongs to the database; a connection has opened it."""
+        self.log = identity(self.path + WAL)
+        known = self._record()
+        if known != _Record.read(self.path):
+            known.write(self.path)
+
+    def is_in_place(self) -> bool:
+        """Tell whether database, log and index are still the files that have these names."""
+        return (
+            identity(self.path) == self.database
+            and (self.log is None or identity(self.path + WAL) == self.log)
+            and (self.index is None or identity(self.path + INDEX) == self.index)
+        )
+
+    def log_frames(self) -> int:
+        """Return how many pages the write-ahead log holds."""
+        if self._index is None:
+            return 0
+        size, place = _LAST_FRAME[1], _LAST_FRAME[0]
+        found = os.pread(self._index, size, place)
+        return int.from_bytes(found, sys.byteorder) if len(found) == size else 0
+
+    def close(self) -> None:
+        """Close the descriptors, and with them the locks."""
+        descriptors, self._descriptors = self._descriptors, []
+        for descriptor in descriptors:
+            with suppress(OSError):
+                os.close(descriptor)
+
+    def _refuse_log_of_another_file(self) -> None:
+        """A log that was written for another database file would be read into this one."""
+        known = _Record.read(self.path)
+        log = identity(self.path + WAL)
+        if known is None or log is None or known.database == self.database.inode:
+            return
+        if known.log == log.inode and Path(self.path + WAL).stat().st_size:
+            raise CatalogReplacedError(
+                f"The catalog database at {self.path} was replaced while its write-ahead log "
+                f"{Path(self.path + WAL).name} stayed; the two do not belong together."
+            )
+
+    def _record(self) -> _Record:
+        return _Record(self.database.inode, self.log.inode if self.log else 0)
+
+    def _guard_index(self) -> int | None:
+        """Join the users of the log's index; the first one empties it, as SQLite does.
+
+        What a machine that crashed has left of the index may not fit to the log.
+        """
+        try:
+            index = self._open(self.path + INDEX, create=True)
+        except OSError as error:
+            if error.errno not in (*_NO_RIGHT, errno.ENOENT):
+                raise
+            return None
+        with suppress(OSError):  # a descriptor that may only read cannot lock for writing
+            if _lock(index, fcntl.F_WRLCK, *_INDEX_USERS):
+                os.ftruncate(index, 0)
+        _wait(lambda: _lock(index, fcntl.F_RDLCK, *_INDEX_USERS), BUSY_S, self.path)
+        return index
+
+    def _open(self, path: str, *, create: bool) -> int:
+        flags = os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            mode = os.fstat(self._database).st_mode & 0o777 if create else 0o644
+            descriptor = os.open(path, os.O_RDWR | flags, mode)
+        except OSError as error:
+            if error.errno not in _NO_RIGHT:
+                raise
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptors.append(descriptor)
+        return descriptor
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """Which database file and which log were in use together last; kept in the lock file."""
+
+    database: int
+    log: int
+
+    @classmethod
+    def read(cls, path: str) -> _Record | None:
+        try:
+            text = Path(path + LOCKS).read_text(encoding="ascii")
+            database, log = map(int, text.split())
+        except (OSError, ValueError):
+            return None
+        return cls(database, log)
+
+    def write(self, path: str) -> None:
+        with suppress(PermissionError):
+            Path(path + LOCKS).write_text(f"{self.database} {self.log}\n", encoding="ascii")
+
+
+class Guards:
+    """The guards of this process: one for each database file that has connections."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._guards: dict[str, tuple[DatabaseGuard, int]] = {}
+
+    @contextmanager
+    def held(self, path: Path, make_wal: Callable[[], None]) -> Iterator[DatabaseGuard]:
+        """Give the guard to a connection that is about to be opened; on an error it is dropped."""
+        guard = self._take(path, make_wal)
+        try:
+            yield guard
+        except Exception:  # behind an interrupt a handle may be open that nobody has any more
+            self.release(guard)
+            raise
+
+    def release(self, guard: DatabaseGuard) -> None:
+        """Say that a connection is closed."""
+        with self._lock:
+            for key, (known, users) in self._guards.items():
+                if known is guard:
+                    if users > 1:
+                        self._guards[key] = (guard, users - 1)
+                    else:
+                        del self._guards[key]
+                        guard.close()
+                    return
+
+    def forget_parent(self, *, keep: bool) -> None:
+        """In a child: drop the parent's guards and locks, which last until all descriptors close.
+
+        With `keep` the guards stay locked for good: connections of the parent could not be closed,
+        and the log's index that they have mapped must not be emptied. Otherwise the child holds
+        nothing yet that a close could cancel.
+        """
+        for guard, _ in self._guards.values():
+            if not keep:
+                guard.close()
+        for file in _lock_files:
+            with suppress(OSError):
+                os.close(file)
+        _lock_files.clear()
+        self._lock = threading.Lock()
+        self._guards = {}
+
+    def _take(self, path: Path, make_wal: Callable[[], None]) -> DatabaseGuard:
+        key = str(path.resolve())
+        with self._lock:
+            guard, users = self._guards.get(key, (None, 0))
+            if guard is not None and not guard.is_in_place():
+                # its connections are found out one by one; until then it keeps their files
+                self._guards[f"{key}#{guard.database.inode}"] = self._guards.pop(key)
+                guard, users = None, 0
+            if guard is None:
+                guard = _guard(path, make_wal)
+            self._guards[key] = (guard, users + 1)
+            return guard
+
+
+def _guard(path: Path, make_wal: Callable[[], None]) -> DatabaseGuard:
+    try:
+        return DatabaseGuard(path, make_wal)
+    except FileNotFoundError as error:
+        raise CatalogReplacedError(f"The catalog database at {path} is gone.") from error
+    except OSError as error:
+        raise CatalogUnavailableError(
+            f"The catalog database at {path} cannot be opened: {error.strerror}."
+        ) from error
+
+
+# The descriptors of all `CatalogLocks` of this process.
+_lock_files: set[int] = set()
+
+
+class CatalogLocks:
+    """One connection's locks among our own processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self._file = _open_lock_file(self.path + LOCKS, path.stat().st_mode & 0o777)
+        if self._file == _NO_FILE:
+            return
+        _lock_files.add(self._file)
+        try:
+            _wait(lambda: _lock(self._file, fcntl.F_RDLCK, _OPEN, 1), BUSY_S, self.path)
+        except BaseException:
+            self.close()
+            raise
+
+    def lock_for_write(self) -> None:
+        """Wait until no other connection writes.
+
+        Raises:
+            CatalogUnavailableError: somebody else writes for longer than anybody should, or this
+                user may not write.
+        """
+        if self._may_only_read():
+            raise CatalogUnavailableError(
+                f"The catalog database at {self.path} cannot be written: this user may not write "
+                f"to {Path(self.path + LOCKS).name} beside it.",
+                hint="Writers need the right to write to the database file and to its folder.",
+            )
+        _wait(lambda: _lock(self._file, fcntl.F_WRLCK, _WRITER, 1), BUSY_S, self.path)
+
+    def lock_for_read(self) -> None:
+        """Let no checkpoint of the log begin; waits for one that runs."""
+        if self._file == _NO_FILE:
+            return  # a folder that this user may not write to: SQLite's own locks must do
+        _wait(lambda: _lock(self._file, fcntl.F_RDLCK, _READING, 1), BUSY_S, self.path)
+
+    def _may_only_read(self) -> bool:
+        if self._file == _NO_FILE:
+            return True
+        return fcntl.fcntl(self._file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+
+    def try_lock_for_checkpoint(self, seconds: float) -> bool:
+        """Shut readers out if there are none now, or none at some moment of the next seconds."""
+        deadline = time.monotonic() + seconds
+        while not _lock(self._file, fcntl.F_WRLCK, _READING, 1):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LONGEST_PAUSE_S)
+        return True
+
+    def is_last(self) -> bool:
+        """Tell whether no other connection is open, in any process."""
+        return _lock(self._file, fcntl.F_WRLCK, _OPEN, 1)
+
+    def unlock(self) -> None:
+        """Let others write, read and checkpoint."""
+        if self._file != _NO_FILE:
+            _lock(self._file, fcntl.F_UNLCK, _WRITER, 2)
+
+    def close(self) -> None:
+        """Release everything, also where a child still has the descriptor."""
+        file, self._file = self._file, _NO_FILE
+        if file != _NO_FILE:
+            _lock(file, fcntl.F_UNLCK, _OPEN, 3)
+            _lock_files.discard(file)
+            os.close(file)
+
+
+def _open_lock_file(path: str, mode: int) -> int:
+    """Open the lock file, for reading where this user may not write; -1 where there is none."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if error.errno not in _NO_RIGHT:
+            raise
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, PermissionError):
+        return _NO_FILE
+
+
+def _identity_of(descriptor: int) -> FileIdentity:
+    found = os.fstat(descriptor)
+    return FileIdentity(found.st_dev, found.st_ino)
+
+
+def _lock(descriptor: int, kind: int, start: int, length: int) -> bool:
+    """Set a lock of the open file description; False if another one is in the way."""
+    request = struct.pack("hhqqi0q", kind, os.SEEK_SET, start, length, 0)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
+    except AttributeError as error:
+        raise ConfigError(
+            "A catalog in SQLite needs locks of open files (F_OFD_SETLK), which this system lacks.",
+            hint="Run deltasql on Linux, or keep the catalog in PostgreSQL.",
+        ) from error
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        raise
+    return True
+
+
+def _wait(attempt: Callable[[], bool], seconds: float, path: str) -> None:
+    deadline = time.monotonic() + seconds
+    pause = _FIRST_PAUSE_S
+    while not attempt():
+        if time.monotonic() >= deadline:
+            raise CatalogUnavailableError(
+                f"The catalog database at {path} is in use by another process for {seconds:.0f} s.",
+                hint="Another process holds the database; try again when it is done.",
+            )
+        time.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE_S)

@@ -1,0 +1,123 @@
+"""A place belongs to one catalog before a create is acknowledged."""
+
+import threading
+import uuid
+
+import pytest
+
+import deltasql
+from builders import NO_MIRROR, SCHEMA, ids, rows
+from deltasql.errors import TableExistsError
+from deltasql.log.owner import OWNER_KEY, Owner, encode_owner
+from deltasql.settings import Settings
+from deltasql.testing.crash import hooked
+from deltasql.testing.invariants import check_invariants
+
+
+@pytest.fixture
+def other(tmp_path):
+    with deltasql.connect(f"deltasql://sqlite/{tmp_path}/other.db", settings=NO_MIRROR) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("settings", [NO_MIRROR, Settings()], ids=["off", "inline"])
+def test_of_two_catalogs_that_create_at_one_place_one_is_refused(
+    catalog_uri, other, tmp_path, settings
+):
+    place, made = str(tmp_path / "lake"), []
+
+    def create_first(name):
+        if name == "before-place-taken" and not made:
+            made.append(name)
+            made.append(other.create_table("theirs", location=place, schema=SCHEMA))
+
+    with deltasql.connect(catalog_uri, settings=settings) as catalog:
+        with hooked(create_first), pytest.raises(TableExistsError, match="another catalog"):
+            catalog.create_table("ours", location=place, schema=SCHEMA)
+        assert catalog.tables() == []
+        made[1].append(rows(1))
+        other._session.engine.catch_up(made[1].table_id, seconds=10)
+        check_invariants(other, "theirs")
+        assert ids(other.table("theirs")) == [1]
+
+
+class StopError(Exception):
+    """The process ends here."""
+
+
+def stop(name):
+    if name == "after-place-taken":
+        raise StopError
+
+
+def test_a_place_that_was_taken_by_a_create_that_died_is_free_for_its_catalog_only(
+    catalog, other, tmp_path
+):
+    place = tmp_path / "lake"
+    with hooked(stop), pytest.raises(StopError):
+        catalog.create_table("orders", location=str(place), schema=SCHEMA)
+    assert catalog.tables() == []
+    assert (place / OWNER_KEY).exists()
+    with pytest.raises(TableExistsError):
+        other.create_table("theirs", location=str(place), schema=SCHEMA)
+    table = catalog.create_table("orders", location=str(place), schema=SCHEMA)
+    table.append(rows(1))
+    table.wait_mirrored(timeout=10)
+    check_invariants(catalog, "orders")
+
+
+def test_many_that_create_one_table_at_once_get_the_same(catalog_uri, tmp_path):
+    place, found = str(tmp_path / "lake"), []
+
+    def create():
+        with deltasql.connect(catalog_uri) as mine:
+            made = mine.create_table("orders", location=place, schema=SCHEMA, exist_ok=True)
+            found.append(made.table_id)
+
+    with deltasql.connect(catalog_uri):
+        threads = [threading.Thread(target=create) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(found) == 6
+    assert len(set(found)) == 1
+    with deltasql.connect(catalog_uri) as catalog:
+        table = catalog.table("orders")
+        table.append(rows(1))
+        table.wait_mirrored(timeout=10)
+        check_invariants(catalog, "orders")
+
+
+def test_a_create_that_is_refused_leaves_no_marker(catalog, tmp_path):
+    """The name is taken between the plan and the commit: the location stays free for everybody."""
+    place, made = tmp_path / "lake", []
+
+    def create_first(name):
+        if name == "before-place-taken" and not made:
+            made.append(name)
+            catalog.create_table("orders", location=str(tmp_path / "first"), schema=SCHEMA)
+
+    with hooked(create_first), pytest.raises(TableExistsError):
+        catalog.create_table("orders", location=str(place), schema=SCHEMA)
+    assert not (place / OWNER_KEY).exists()
+    assert (tmp_path / "first" / OWNER_KEY).exists()
+
+
+def test_a_create_gets_its_marker_back_that_another_one_took_for_a_leftover(catalog, tmp_path):
+    """Two creates of one catalog at one place: SQL decides, and the marker says the same."""
+    place, taken = tmp_path / "lake", []
+
+    def take(name):
+        if name == "after-place-taken" and not taken:
+            taken.append(name)
+            other = Owner(catalog_id, 1, str(uuid.uuid4()))
+            (place / OWNER_KEY).write_bytes(encode_owner(other))
+
+    catalog_id = catalog._session.book.identity.catalog_id
+    with hooked(take):
+        table = catalog.create_table("orders", location=str(place), schema=SCHEMA)
+    assert taken
+    table.append(rows(1))
+    table.wait_mirrored(timeout=10)
+    check_invariants(catalog, "orders")
