@@ -3,7 +3,7 @@
 # pinned, into .tools; what is there is kept.
 # Prints one line each. A missing toolchain is told and is no failure: the tests that need the
 # server skip, with the reason.
-# usage: tools/servers.sh [versitygw toxiproxy fakegcs azurite deltaspark spark41]
+# usage: tools/servers.sh [versitygw toxiproxy fakegcs azurite pgbouncer deltaspark spark41]
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 bin=$root/.tools/bin
@@ -36,15 +36,37 @@ node_azurite() {
   fi
 }
 
-[ $# -gt 0 ] || set -- versitygw toxiproxy fakegcs azurite deltaspark spark41
+debian_pgbouncer() { # unpacked, not installed: no root, and no service that starts by itself
+  if [ -x "$bin/pgbouncer" ]; then echo "pgbouncer: there"; return; fi
+  command -v apt-get >/dev/null && command -v dpkg >/dev/null ||
+    { echo "pgbouncer: not installed, there is no apt-get"; return; }
+  unpacked=$root/.tools/pgbouncer
+  rm -rf "$unpacked" && mkdir -p "$unpacked"
+  if (cd "$unpacked" && apt-get download pgbouncer libevent-2.1-7 libc-ares2 &&
+    for package in *.deb; do dpkg -x "$package" . || exit 1; done) >"$log" 2>&1; then
+    cat >"$bin/pgbouncer" <<'END'
+#!/bin/sh
+# PgBouncer with the libraries that were unpacked beside it
+here=$(cd "$(dirname "$0")/../pgbouncer" && pwd)
+LD_LIBRARY_PATH=$(echo "$here"/usr/lib/*-linux-gnu) exec "$here/usr/sbin/pgbouncer" "$@"
+END
+    chmod +x "$bin/pgbouncer"
+    echo "pgbouncer: installed"
+  else
+    echo "pgbouncer: not installed, apt-get says: $(tail -n 1 "$log")"
+  fi
+}
+
+[ $# -gt 0 ] || set -- versitygw toxiproxy fakegcs azurite pgbouncer deltaspark spark41
 for name in "$@"; do
   case $name in
     versitygw) go_tool versitygw versitygw github.com/versity/versitygw/cmd/versitygw@v1.8.0 ;;
     toxiproxy) go_tool toxiproxy-server server github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0 ;;
     fakegcs) go_tool fake-gcs-server fake-gcs-server github.com/fsouza/fake-gcs-server@v1.56.1 ;;
     azurite) node_azurite ;;
+    pgbouncer) debian_pgbouncer ;;
     deltaspark) "$root/tools/delta_jars.sh" ;;
     spark41) "$root/tools/spark41.sh" ;;
-    *) echo "$name: unknown; known are versitygw toxiproxy fakegcs azurite deltaspark spark41" >&2; exit 2 ;;
+    *) echo "$name: unknown; known are versitygw toxiproxy fakegcs azurite pgbouncer deltaspark spark41" >&2; exit 2 ;;
   esac
 done

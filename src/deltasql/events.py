@@ -61,6 +61,13 @@ class SnapshotOpened(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRepeated(Event):
+    """A write was sent again under its token or number; `version` is the one that holds it."""
+
+    name: ClassVar[str] = "commit_repeated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionMirrored(Event):
     """A version's bytes are in `_delta_log`; `latency_ms` counts from its commit."""
 

@@ -6,8 +6,9 @@ import uuid
 import pytest
 
 import deltasql
+from backups import Backup
 from builders import NO_MIRROR, SCHEMA, ids, rows
-from deltasql.errors import TableExistsError
+from deltasql.errors import OwnershipError, TableExistsError
 from deltasql.log.owner import OWNER_KEY, Owner, encode_owner
 from deltasql.settings import Settings
 from deltasql.testing.crash import hooked
@@ -32,7 +33,7 @@ def test_of_two_catalogs_that_create_at_one_place_one_is_refused(
             made.append(other.create_table("theirs", location=place, schema=SCHEMA))
 
     with deltasql.connect(catalog_uri, settings=settings) as catalog:
-        with hooked(create_first), pytest.raises(TableExistsError, match="another catalog"):
+        with hooked(create_first), pytest.raises(TableExistsError, match="is taken: The log at"):
             catalog.create_table("ours", location=place, schema=SCHEMA)
         assert catalog.tables() == []
         made[1].append(rows(1))
@@ -121,3 +122,64 @@ def test_a_create_gets_its_marker_back_that_another_one_took_for_a_leftover(cata
     table.append(rows(1))
     table.wait_mirrored(timeout=10)
     check_invariants(catalog, "orders")
+
+
+def stopped_at(point, work):
+    def stop_there(name):
+        if name == point:
+            raise StopError
+
+    with hooked(stop_there), pytest.raises(StopError):
+        work()
+
+
+def test_a_table_whose_create_died_before_its_marker_was_settled_gets_it_by_its_first_commit(
+    catalog_uri, tmp_path
+):
+    """The marker names an older create that died; SQL has the table all the same."""
+    place = tmp_path / "lake"
+
+    def create():
+        with deltasql.connect(catalog_uri) as catalog:
+            catalog.create_table("orders", location=str(place), schema=SCHEMA)
+
+    stopped_at("after-place-taken", create)
+    left = (place / OWNER_KEY).read_bytes()
+    stopped_at("before-marker-settled", create)
+    assert (place / OWNER_KEY).read_bytes() == left
+    with deltasql.connect(catalog_uri) as catalog:
+        table = catalog.table("orders")
+        table.append(rows(1))
+        table.wait_mirrored(timeout=10)
+        assert table.table_id in (place / OWNER_KEY).read_text()
+        check_invariants(catalog, "orders")
+
+
+def test_the_log_of_a_table_that_a_restored_backup_does_not_know_is_left_alone(
+    catalog_uri, tmp_path, request
+):
+    """Its marker looks like one left by a create that died; its commits say that it is not."""
+    server = request.getfixturevalue("postgres_server") if "sqlite" not in catalog_uri else None
+    backup, place = Backup(catalog_uri, tmp_path, server), tmp_path / "lake"
+    with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
+        catalog.create_table("old", location=str(place), schema=SCHEMA)
+    backup.take()
+    with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
+        catalog.drop("old", purge=True)
+    with deltasql.connect(catalog_uri) as catalog:
+        catalog.create_table("new", location=str(place), schema=SCHEMA).append(rows(1))
+    before = {file.name: file.read_bytes() for file in (place / "_delta_log").iterdir()}
+    backup.put_back()
+    with deltasql.connect(catalog_uri) as catalog:
+        with pytest.raises(OwnershipError):
+            catalog.table("old").append(rows(2))
+        assert catalog.table("old").version == 0
+    assert {file.name: file.read_bytes() for file in (place / "_delta_log").iterdir()} == before
+
+
+def test_exist_ok_does_not_hide_that_the_location_is_another_catalogs(catalog, other, tmp_path):
+    place = str(tmp_path / "lake")
+    other.create_table("theirs", location=place, schema=SCHEMA)
+    with pytest.raises(TableExistsError):
+        catalog.create_table("ours", location=place, schema=SCHEMA, exist_ok=True)
+    assert catalog.tables() == []

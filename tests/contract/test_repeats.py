@@ -4,8 +4,10 @@ import threading
 
 import pytest
 
-from builders import an_add, ids, rows
-from deltasql.errors import BadArgumentError
+import deltasql
+from builders import a_table, an_add, ids, rows
+from deltasql.errors import BadArgumentError, InvalidCommitError
+from deltasql.testing.crash import hooked
 
 pytestmark = pytest.mark.req("R9")
 
@@ -73,3 +75,58 @@ def test_an_option_that_is_no_token_or_version_is_refused(catalog, table, option
         with pytest.raises(BadArgumentError, match=name):
             catalog.transaction(**options)
     assert (table.version, ids(table)) == (0, [])
+
+
+OTHER_WRITES = {
+    "rows": lambda table: table.append(rows(1, 2, 3), commit_id="token"),
+    "overwrite": lambda table: table.overwrite(rows(1, 2), commit_id="token"),
+    "delete": lambda table: table.delete("day = 'a'", commit_id="token"),
+    "alter": lambda table: table.alter(properties={"k": "v"}, commit_id="token"),
+    "compact": lambda table: table.compact(commit_id="token"),
+    "restore": lambda table: table.restore(0, commit_id="token"),
+    "actions": lambda table: table.commit([an_add("f")], commit_id="token"),
+}
+
+
+@pytest.mark.parametrize("write", list(OTHER_WRITES))
+def test_a_token_that_was_used_for_another_write_is_refused(table, write):
+    assert table.append(rows(1, 2), commit_id="token") == 1
+    with pytest.raises(InvalidCommitError, match=r"version 1 of orders is WRITE \(Append\) of 2"):
+        OTHER_WRITES[write](table)
+    assert (table.version, ids(table)) == (1, [1, 2])
+    for data in (rows(1, 2), rows(1, 2).to_reader(), rows(1, 2).to_pylist()):
+        assert table.append(data, commit_id="token") == 1
+
+
+def test_a_token_that_was_used_for_other_actions_is_refused(table):
+    assert table.commit([an_add("f1"), an_add("f2")], commit_id="token") == 1
+    with pytest.raises(InvalidCommitError, match="2 adds and 0 removes, this is WRITE, 1 adds"):
+        table.commit([an_add("f3")], commit_id="token")
+    assert table.commit([an_add("f1"), an_add("f2")], commit_id="token") == 1
+
+
+def test_a_token_that_another_thread_uses_for_another_write_is_refused(catalog, table):
+    """The other write comes between the question for the token and the commit."""
+    done = []
+
+    def append_first(name):
+        if name in {"before-begin", "before-fast-append"} and not done:
+            done.append(name)
+            done.append(table.append(rows(1, 2), commit_id="token"))
+
+    with hooked(append_first), pytest.raises(InvalidCommitError, match="used before for another"):
+        catalog.table("orders").append(rows(1), commit_id="token")
+    assert done[1] == 1
+    assert (table.version, ids(table)) == (1, [1, 2])
+
+
+def test_a_caller_can_see_that_a_write_was_a_repeat(catalog_uri, tmp_path):
+    events = []
+    with deltasql.connect(catalog_uri, sink=events.append) as catalog:
+        table = a_table(catalog, tmp_path)
+        table.append(rows(1), commit_id="token")
+        table.append(rows(2), txn=("job", 1))
+        assert not [one for one in events if one.name == "commit_repeated"]
+        table.append(rows(1), commit_id="token")
+        table.append(rows(2), txn=("job", 1))
+    assert [one.version for one in events if one.name == "commit_repeated"] == [1, 2]

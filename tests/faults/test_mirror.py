@@ -11,7 +11,7 @@ import deltasql
 import servers
 from builders import NO_MIRROR, a_table, an_add, rows
 from deltasql.catalog.mirror_status import MirrorState
-from deltasql.errors import MirrorLagError, TableStateError
+from deltasql.errors import MirrorLagError, OwnershipError, TableStateError
 from deltasql.events import MirrorConflicted, MirrorFailed, TableFenced, VersionMirrored
 from deltasql.mirror.engine import Mirrored
 from deltasql.protocol.files import commit_key
@@ -148,8 +148,10 @@ def test_a_clone_of_the_database_is_found_by_the_owner_marker(tmp_path):
     (place / "_deltasql").write_text(json.dumps({**marker, "epoch": marker["epoch"] + 1}))
     before["_deltasql"] = (place / "_deltasql").read_bytes()
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/one.db", sink=events.append) as again:
-        again.table("orders").commit([an_add("late")])
+        with pytest.raises(OwnershipError):
+            again.table("orders").commit([an_add("late")])
         assert again.table("orders").state == "conflict"
+        assert again.table("orders").version == 1
         assert any(isinstance(event, TableFenced) for event in events)
     assert {file.name: file.read_bytes() for file in place.iterdir()} == before
 
@@ -171,8 +173,9 @@ def test_a_log_ahead_of_sql_is_found_before_anything_is_put(tmp_path):
     with deltasql.connect(uri) as catalog:
         table = catalog.table("orders")
         assert table.version == 1
-        table.commit([an_add("lost?")])
-        assert table.state == "conflict"
+        with pytest.raises(OwnershipError, match="SQL has table orders up to 1"):
+            table.commit([an_add("lost?")])
+        assert (table.state, table.version) == ("conflict", 1)
         assert _log(table) == names
 
 
@@ -261,8 +264,8 @@ def test_a_commit_of_another_process_at_the_wrong_moment_is_no_foreign_one(catal
                 return self._inner.head(key)
 
         with deltasql.connect(catalog_uri, wrap_store=Racing) as other:
-            assert other.table("orders").commit([an_add("ours")]) == 1
-            assert raced == [2]
+            assert other.table("orders").commit([an_add("ours")]) == 2
+            assert raced == [1]
             assert table.state == "active"
             check_invariants(other, "orders")
 

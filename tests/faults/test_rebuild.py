@@ -88,7 +88,9 @@ def test_the_lost_database_is_shut_out(catalog_uri, second_uri, tmp_path):
             catalog.mirror.rebuild("orders", table.location)
             assert catalog.table("orders").append(rows(2)) == 2
         with deltasql.connect(catalog_uri) as back:
-            back.table("orders").append(rows(3))
+            with pytest.raises(OwnershipError):
+                back.table("orders").append(rows(3))
+            assert back.table("orders").version == 1
             assert back.mirror.status("orders")["mirrored_through"] == 1
             with pytest.raises(OwnershipError):
                 back.mirror.checkpoint("orders", 1)

@@ -20,6 +20,7 @@ from deltasql.catalog.pause import with_pause
 from deltasql.catalog.payloads import StoredCommit, read_commits, read_payload
 from deltasql.catalog.rebased import RebasedCommit, list_rebased, read_rebased
 from deltasql.catalog.renumber import Renumberer
+from deltasql.catalog.repeats import WriteSummary, require_same_write, stored_summary
 from deltasql.catalog.rows import CatalogRow, TableRow, TableState, split_name, table_row
 from deltasql.catalog.snapshots import Snapshot, open_snapshot, require_in_catalog
 from deltasql.crash import crash_point
@@ -295,6 +296,23 @@ class SqlCatalog:
         """Return the version that a commit's token has, or None if it was never committed."""
         rows = self.database.rows("version_by_commit_id", table_id=table_id, commit_id=commit_id)
         return int(rows[0][0]) if rows else None
+
+    def version_of_write(
+        self, table_id: str, commit_id: str, meant: WriteSummary | None
+    ) -> int | None:
+        """Return the version that a write's token has, or None if it was never committed.
+
+        Raises:
+            InvalidCommitError: the token was used before for another write.
+        """
+        rows = self.database.rows("version_by_commit_id", table_id=table_id, commit_id=commit_id)
+        if not rows:
+            return None
+        version = int(rows[0][0])
+        if meant is not None:
+            name = self.table_by_id(table_id).full_name
+            require_same_write(name, version, stored_summary(rows[0][3:]), meant)
+        return version
 
     def txn_version(self, table_id: str, app_id: str) -> int | None:
         """Return how far an application has written, or None if it never has."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltasql.catalog.repeats import WriteSummary, count_files, summarize
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.protocol.actions import Action
 from deltasql.protocol.conflicts import ReadSet
@@ -42,6 +43,11 @@ class CommitRequest:
     restores: int | None = None
     work_id: str | None = None
 
+    def summary(self) -> WriteSummary:
+        """Return what the commit says of itself, to be compared with one of the same token."""
+        note = self.note
+        return summarize(note.operation, note.parameters, note.metrics, count_files(self.actions))
+
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
@@ -62,13 +68,17 @@ class TableRead:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A version that is in the book; `before` is its table as it was under the lock."""
+    """A version that SQL has; `before` is its table as it was under the lock.
+
+    `made` summarizes a commit that was found by its token.
+    """
 
     before: TableRow
     version: int
     timestamp: int
     digest: str
     payload: bytes | None = field(default=None, repr=False)
+    made: WriteSummary | None = None
 
     @property
     def was_there(self) -> bool:

@@ -28,6 +28,7 @@ from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.definitions import DefinitionCache, TableDefinition, change_indexed_columns
 from deltasql.catalog.fast_append import FastAppends, LostAppendError
 from deltasql.catalog.ids import IdBlocks
+from deltasql.catalog.repeats import require_same_write, stored_summary
 from deltasql.catalog.row_ids import number_rows
 from deltasql.catalog.rows import LockedTable, TableState, table_row
 from deltasql.catalog.settings_rows import keep_settings
@@ -94,7 +95,22 @@ class Committer:
         Raises:
             CommitConflictError: a winner contradicts one of them; nothing was committed.
             CommitUnknownError: the outcome could not be learned; send the same again.
+            InvalidCommitError: the token was used before for another write.
         """
+        done = self._commit(requests, transaction_id, create, reads)
+        for request, one in zip(requests, done, strict=True):
+            if one.made is not None:
+                name = one.before.full_name
+                require_same_write(name, one.version, one.made, request.summary())
+        return done
+
+    def _commit(
+        self,
+        requests: Sequence[CommitRequest],
+        transaction_id: str | None,
+        create: NewTable | None,
+        reads: Sequence[TableRead],
+    ) -> list[Committed]:
         tables = [request.table_id for request in requests] + [one.table_id for one in reads]
         if len(set(tables)) != len(tables):
             raise InvalidCommitError("A transaction commits to each table once.")
@@ -402,8 +418,9 @@ def _locked(values: tuple[object, ...], work: Work) -> LockedTable:
 def _was_there(lock: LockedTable, rows: list[tuple[object, ...]]) -> Committed | None:
     if not rows:
         return None
-    version, found, timestamp = rows[0]
-    return Committed(lock.row, int(str(version)), int(str(timestamp or 0)), str(found))
+    version, found, timestamp, *told = rows[0]
+    made = stored_summary(told)
+    return Committed(lock.row, int(str(version)), int(str(timestamp or 0)), str(found), made=made)
 
 
 def _all_found(tokens: Sequence[Committed | None]) -> list[Committed]:

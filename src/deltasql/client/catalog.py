@@ -113,10 +113,8 @@ class Catalog:
         try:
             return self._create(spec)
         except TableExistsError:
-            if not exist_ok:
-                raise
-            found = self._session.book.table(name)
-            if found.location_key != location_key(place):
+            found = self._session.book.table_at(location_key(place)) if exist_ok else None
+            if found is None or found.full_name != name:
                 raise
             return Table(self._session, found)
 

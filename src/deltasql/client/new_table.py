@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from deltasql.catalog.catalog import NAME_TAKEN, check_name
 from deltasql.catalog.commit_request import CommitRequest
@@ -19,10 +20,11 @@ from deltasql.errors import (
     CommitUnknownError,
     DeltaSqlError,
     OwnershipError,
+    StorageError,
     TableExistsError,
-    TableNotFoundError,
 )
-from deltasql.log.owner import Owner, release, take_place
+from deltasql.log.owner import Owner, release, reserve
+from deltasql.mirror.ownership import is_leftover
 from deltasql.protocol.actions import Metadata, Protocol
 from deltasql.protocol.conflicts import ReadSet
 from deltasql.storage.resolve import location_key
@@ -100,16 +102,16 @@ def create_with(session: Session, planned: PlannedTable, request: CommitRequest)
     whole = replace(request, actions=first, known=None)
     started = time.monotonic()
     crash_point("before-place-taken")
-    _take_place(session, row)
+    _reserve(session, row)
     try:
         done = session.book.create(new, whole)
     except CommitUnknownError:
         raise  # the table may be there
     except DeltaSqlError:
-        _release_place(session, row)
+        _release(session, row)
         raise
-    # until SQL had it, another create of this catalog may have taken our marker for a leftover
-    _take_place(session, row)
+    crash_point("before-marker-settled")
+    _settle(session, row)
     session.after_commit([whole], [done], started)
     return done.version
 
@@ -126,41 +128,42 @@ def recheck(session: Session, planned: PlannedTable) -> None:
 
 def _check_place(session: Session, row: TableRow) -> None:
     store = session.store_at(row.location)
-    check_place(store, session.new_id(), lambda owner: _is_left(session, owner))
+    check_place(store, session.new_id(), partial(is_leftover, session.book))
 
 
-def _take_place(session: Session, row: TableRow) -> None:
-    """Put the owner marker before the create is acknowledged: one catalog gets the place.
+def _reserve(session: Session, row: TableRow) -> None:
+    """Keep other catalogs away from the location before SQL has the table.
 
     Raises:
-        TableExistsError: another catalog was faster.
+        TableExistsError: another catalog has the location, or another table of this one.
     """
     identity, store = session.book.identity, session.store_at(row.location)
     owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
     try:
-        take_place(store, owner, lambda found: _is_left(session, found))
+        reserve(store, owner, partial(is_leftover, session.book))
     except OwnershipError as error:
         raise TableExistsError(
-            f"The location {row.location} belongs to another catalog: {error.message}",
+            f"The location {row.location} is taken: {error.message}",
             hint="Choose an empty location, or import the table.",
         ) from error
     crash_point("after-place-taken")
 
 
-def _release_place(session: Session, row: TableRow) -> None:
-    """Take the marker of a table away that was not made; this catalog would pass it over."""
+def _settle(session: Session, row: TableRow) -> None:
+    """Let the marker name the table that SQL has now; a silent store leaves it to the mirror."""
+    with suppress(StorageError):
+        session.engine.ensure_owner(row, session.store_at(row.location))
+
+
+def _release(session: Session, row: TableRow) -> None:
+    """Take the marker of a table away that was not made.
+
+    Where another create of this catalog has won the location, the marker is left to it.
+    """
     with suppress(DeltaSqlError):
-        release(session.store_at(row.location), session.book.identity.catalog_id, row.table_id)
-
-
-def _is_left(session: Session, owner: Owner) -> bool:
-    """Tell whether a marker names a table of this catalog that was never made, or was purged."""
-    if owner.catalog_id != session.book.identity.catalog_id:
-        return False
-    try:
-        return session.book.table_by_id(owner.table_id).is_purged
-    except TableNotFoundError:
-        return True
+        if session.book.table_at(row.location_key) is None:
+            store, identity = session.store_at(row.location), session.book.identity
+            release(store, identity.catalog_id, row.table_id)
 
 
 def _check_neighbours(session: Session, new: TableRow) -> None:

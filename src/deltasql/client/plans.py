@@ -198,7 +198,7 @@ def plan_alter(
     actions: list[Action] = [*_if_new(changed, metadata), *_if_new(protocol, snapshot.protocol)]
     if not actions:
         raise BadArgumentError("Nothing would change.")
-    note = _alter_note(add, set_properties, unset)
+    note = alter_note(add, set_properties, unset)
     return Planned(tuple(actions), ReadSet(snapshot.version), note)
 
 
@@ -330,9 +330,10 @@ def _refuse_fixed(before: Mapping[str, str], after: Mapping[str, str]) -> None:
             raise BadArgumentError(f"The property {key} cannot be changed by alter.")
 
 
-def _alter_note(
+def alter_note(
     add: Sequence[StructField], set_properties: Mapping[str, str] | None, unset: Sequence[str]
 ) -> CommitNote:
+    """Return what the history tells of an alteration."""
     if add:
         columns = [{"column": field.name, "type": field.type.name} for field in add]
         return CommitNote("ADD COLUMNS", {"columns": msgspec.json.encode(columns).decode()})

@@ -22,6 +22,7 @@ from deltasql.catalog.pause import is_paused
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.verifications import Verifications
 from deltasql.client.open_work import OpenWork
+from deltasql.client.own_log import OwnLogs
 from deltasql.client.table_root import require_root
 from deltasql.errors import CommitConflictError, StorageUnavailableError
 from deltasql.events import CommitConflicted, Sink, VersionCommitted, discard
@@ -70,6 +71,7 @@ class Session:
     checkpointer: Checkpointer = field(init=False)
     checkpoints: BackgroundCheckpoints = field(init=False)
     hinter: CommitHinter = field(init=False)
+    own_logs: OwnLogs = field(init=False)
     verifications: Verifications = field(init=False)
     open_work: OpenWork = field(init=False)
     _stores: dict[str, ObjectStore] = field(default_factory=dict)
@@ -108,6 +110,7 @@ class Session:
             sink=self.sink,
         )
         deadline = self.settings.mirror.inline_deadline.total_seconds()
+        self.own_logs = OwnLogs(self.book, self.engine, self.sink, deadline)
         self.inline = InlineMirror(self.engine, deadline, self.checkpoints.offer)
         self.verifications = Verifications(self.book.database, self.checkpointer.leases)
         self.hinter = CommitHinter(self.book.database.tell_commits)
@@ -158,6 +161,7 @@ class Session:
         for request in requests:
             if request.known is not None:
                 self.require_root(request.known)
+                self.own_logs.require(request.known)
         started = time.monotonic()
         try:
             done = self.book.commit(requests, transaction_id=transaction_id, reads=reads)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from deltasql.catalog.catalog import FileChange
 from deltasql.catalog.history import HistoryEntry
 from deltasql.catalog.rebased import RebasedCommit
+from deltasql.catalog.repeats import WriteSummary
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.snapshots import Snapshot, gone_error, require_in_catalog
 from deltasql.client import plans
 from deltasql.client.arguments import check_filter, check_version, columns_or_none
 from deltasql.client.constraint_checks import RowsInPlace
 from deltasql.client.detail import table_detail
-from deltasql.client.repeats import written_before
+from deltasql.client.repeats import count_rows, written_before
 from deltasql.client.rewrite import choose_groups, rewrite, write_spec
 from deltasql.client.scan import Scan
 from deltasql.client.schema_changes import SchemaMode
@@ -144,8 +145,9 @@ class Table:
         Options are those of CommitOptions: commit_id makes a repeat harmless, txn=(app, version)
         makes it a no-op, expected_version and user_metadata as they say.
         """
+        meant = WriteSummary("WRITE", "Append", count_rows(data))
         return self.write_with(
-            lambda staged: staged.append(data, schema_mode=schema_mode), **options
+            lambda staged: staged.append(data, schema_mode=schema_mode), meant, **options
         )
 
     def overwrite(
@@ -161,17 +163,26 @@ class Table:
         def work(staged: StagedTable) -> None:
             staged.overwrite(data, where=where, schema_mode=schema_mode)
 
-        return self.write_with(work, **options)
+        return self.write_with(
+            work, WriteSummary("WRITE", "Overwrite", count_rows(data)), **options
+        )
 
-    def write_with(self, work: Callable[[StagedTable], None], **options: Any) -> int:
+    def write_with(
+        self,
+        work: Callable[[StagedTable], None],
+        meant: WriteSummary | None = None,
+        **options: Any,
+    ) -> int:
         """Commit what `work` stages on the newest version; a write made before is not repeated."""
         chosen = CommitOptions(**options)
-        found = self._already(chosen)
+        found = self._already(chosen, meant)
         return found if found is not None else self._once(work, chosen)
 
     def delete(self, where: str, **options: Any) -> int:
         """Remove all rows of the partitions that `where` names."""
-        return self._replan(lambda snapshot: plans.plan_delete(snapshot, where), options)
+        return self._replan(
+            lambda snapshot: plans.plan_delete(snapshot, where), options, WriteSummary("DELETE")
+        )
 
     def commit(
         self,
@@ -198,7 +209,7 @@ class Table:
         self, where: str | None = None, target_size: int | None = None, **options: Any
     ) -> int:
         """Rewrite small files into bigger ones; no row changes. Returns the version."""
-        found = self._already(CommitOptions(**options))
+        found = self._already(CommitOptions(**options), WriteSummary("OPTIMIZE"))
         if found is not None:
             return found
         snapshot = self.snapshot()
@@ -254,7 +265,8 @@ class Table:
             )
             return RowsInPlace(snapshot, self.store, self._session.store_at).checked(planned)
 
-        return self._replan(plan, options)
+        meant = WriteSummary(plans.alter_note(add, properties, unset).operation)
+        return self._replan(plan, options, meant)
 
     def restore(
         self,
@@ -266,7 +278,9 @@ class Table:
         if (version is None) == (timestamp is None):
             raise BadArgumentError("Restore takes a version or a time, exactly one of them.")
         old = self.snapshot(version, timestamp)
-        return self._replan(lambda now: self._plan_restore(now, old), options)
+        return self._replan(
+            lambda now: self._plan_restore(now, old), options, WriteSummary("RESTORE")
+        )
 
     def rebased_commits(self) -> list[RebasedCommit]:
         """Return the commits that gave their number to a foreign one, as they were before."""
@@ -383,10 +397,15 @@ class Table:
         finally:
             staged.end()
 
-    def _replan(self, plan: Callable[[Snapshot], plans.Planned], options: Mapping[str, Any]) -> int:
+    def _replan(
+        self,
+        plan: Callable[[Snapshot], plans.Planned],
+        options: Mapping[str, Any],
+        meant: WriteSummary,
+    ) -> int:
         """Plan and commit, again on the newer version when another commit was first."""
         chosen = CommitOptions(**options)
-        found = self._already(chosen)
+        found = self._already(chosen, meant)
         if found is not None:
             return found
         commit_id = chosen.commit_id or self._session.new_id()
@@ -436,8 +455,8 @@ class Table:
             )
         return done.version
 
-    def _already(self, options: CommitOptions) -> int | None:
-        return written_before(self._session, self.table_id, options)
+    def _already(self, options: CommitOptions, meant: WriteSummary | None = None) -> int | None:
+        return written_before(self._session, self.table_id, options, meant)
 
 
 def _is_expected(snapshot: Snapshot, options: CommitOptions) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from deltasql.catalog.commit_request import CommitRequest
+from deltasql.catalog.repeats import WriteSummary
 from deltasql.catalog.rows import TableRow
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.creation import TableSpec
@@ -37,9 +38,11 @@ class WriteDesk:
 
     session: Session
 
-    def before(self, table_id: str, options: CommitOptions) -> int | None:
-        """Return the version to tell of a write that was made before, or None."""
-        return written_before(self.session, table_id, options)
+    def before(
+        self, table_id: str, options: CommitOptions, meant: WriteSummary | None = None
+    ) -> int | None:
+        """Return the version to report for a write that was made before, or None."""
+        return written_before(self.session, table_id, options, meant)
 
     def existing(self, table_id: str, version: int | None = None) -> WriteTarget:
         """Pin a table at its newest version, or at an older one that its rows come from."""
@@ -97,7 +100,7 @@ class WriteDesk:
         try:
             return self.session.commit([request])[0].version
         except CommitConflictError:
-            found = self.before(request.table_id, options)
+            found = self.before(request.table_id, options, request.summary())
             if found is None:
                 raise
             return found

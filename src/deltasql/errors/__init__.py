@@ -2,6 +2,7 @@
 
     DeltaSqlError
       ConfigError                BadUriError  MissingExtraError  BadArgumentError  ListenError
+                                 PoolModeError
       ProtocolError              MalformedActionError  InvalidCommitError  UnsupportedFeatureError
                                  LogGapError  SchemaError  ConstraintViolationError
                                  BadPredicateError  UnsafePathError  CorruptDataError
@@ -50,6 +51,7 @@ from deltasql.errors.config import (
     ListenError,
     MissingExtraError,
     OutputError,
+    PoolModeError,
 )
 from deltasql.errors.imports import (
     CutoverError,
@@ -124,6 +126,7 @@ __all__ = [
     "OutputError",
     "OwnershipError",
     "PermissionDeniedError",
+    "PoolModeError",
     "ProtocolError",
     "RebaseError",
     "SchemaError",

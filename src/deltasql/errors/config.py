@@ -46,3 +46,13 @@ class ListenError(ConfigError):
 
     code = "DS104"
     hint = "Choose another address for --listen, or stop the program that has it."
+
+
+class PoolModeError(ConfigError):
+    """PostgreSQL was reached through a connection pool that shares server sessions."""
+
+    code = "DS106"
+    hint = (
+        "Connect to PostgreSQL directly, or to a pool in session mode (PgBouncer: "
+        "pool_mode = session)."
+    )

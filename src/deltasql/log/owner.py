@@ -57,16 +57,24 @@ def claim(store: ObjectStore, owner: Owner) -> None:
         check_owner(store, owner)
 
 
-def take_place(store: ObjectStore, owner: Owner, is_left: Callable[[Owner], bool]) -> None:
-    """Put the marker of a new table, also in place of one that `is_left` by a create that failed.
+def reserve(store: ObjectStore, owner: Owner, is_leftover: Callable[[Owner], bool]) -> None:
+    """Keep other catalogs away from a location before a table is made there.
+
+    A leftover marker of this catalog keeps them away as well and stays: another create of this
+    catalog may be under way behind it, and SQL decides which of them makes the table.
 
     Raises:
-        OwnershipError: the place belongs to another catalog or table.
+        OwnershipError: the location belongs to another catalog, or to a table of this one.
     """
+    if create_once(store, OWNER_KEY, encode_owner(owner)) is not Created.DIFFERENT:
+        return
     found = read_owner(store)
-    if found is not None and found != owner and is_left(found):
-        store.delete(OWNER_KEY)
-    claim(store, owner)
+    if found is None:
+        raise StorageUnavailableError(
+            f"The owner marker at {store.uri} was taken away while it was read.", key=OWNER_KEY
+        )
+    if found != owner and not is_leftover(found):
+        raise owner_error(store, found)
 
 
 def release(store: ObjectStore, catalog_id: str, table_id: str) -> None:
@@ -86,12 +94,17 @@ def check_owner(store: ObjectStore, owner: Owner) -> bool:
     """
     found = read_owner(store)
     if found is not None and found != owner:
-        raise OwnershipError(
-            f"The log at {store.uri} belongs to catalog {found.catalog_id}, table "
-            f"{found.table_id}, epoch {found.epoch}.",
-            key=OWNER_KEY,
-        )
+        raise owner_error(store, found)
     return found is not None
+
+
+def owner_error(store: ObjectStore, found: Owner) -> OwnershipError:
+    """Return the error that names the catalog and the table to which a log belongs."""
+    return OwnershipError(
+        f"The log at {store.uri} belongs to catalog {found.catalog_id}, table "
+        f"{found.table_id}, epoch {found.epoch}.",
+        key=OWNER_KEY,
+    )
 
 
 def encode_owner(owner: Owner) -> bytes:

@@ -19,8 +19,17 @@ from deltasql.errors import (
     ObjectNotFoundError,
     OwnershipError,
     StorageUnavailableError,
+    TableNotFoundError,
 )
-from deltasql.log.owner import OWNER_KEY, Owner, check_owner, claim
+from deltasql.log.owner import (
+    OWNER_KEY,
+    Owner,
+    check_owner,
+    claim,
+    encode_owner,
+    owner_error,
+    read_owner,
+)
 from deltasql.protocol.files import LAST_CHECKPOINT, LOG_FOLDER, commit_key
 from deltasql.protocol.last_checkpoint import decode_hint
 from deltasql.storage.port import ObjectStore
@@ -42,6 +51,11 @@ class Ownership:
         """Look again before the next put."""
         with self._lock:
             self._owned.discard(table_id)
+
+    def is_known(self, table_id: str) -> bool:
+        """Return whether this process has found the log to be ours."""
+        with self._lock:
+            return table_id in self._owned
 
     def check_marker(self, row: TableRow, store: ObjectStore) -> None:
         """Look at the marker now, as before every delete.
@@ -93,24 +107,36 @@ class Ownership:
             OwnershipError: it is another catalog's, or holds versions that SQL does not know.
         """
         require_own_log(row)
-        with self._lock:
-            is_known = row.table_id in self._owned
         # a local disk can be unmounted at any time: a new folder would begin a log with a gap
-        if is_known and (not row.location.startswith("file:") or _has_marker(store)):
+        if self.is_known(row.table_id) and (
+            not row.location.startswith("file:") or _has_marker(store)
+        ):
             return
         identity = self.catalog.identity
         owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
         self._require_epoch()
-        if not check_owner(store, owner):
-            # SQL after the log: whoever took the marker away has detached the table before
-            require_own_log(self.catalog.table_by_id(row.table_id))
-            self._check_unmarked(row, store)
-            claim(store, owner)
+        self._take_marker(row, store, owner)
         self._refuse_log_ahead(row, store)
         self._refuse_hint_ahead(row, store)
         store.sweep_leftovers(LOG_FOLDER, _LEFTOVER_AGE_S, self.clock() / 1000)
         with self._lock:
             self._owned.add(row.table_id)
+
+    def _take_marker(self, row: TableRow, store: ObjectStore, owner: Owner) -> None:
+        """Put our marker where there is none, or where a create that failed left one."""
+        found = read_owner(store)
+        if found == owner:
+            return
+        if found is not None and not is_leftover(self.catalog, found):
+            raise owner_error(store, found)
+        # SQL after the log: whoever took the marker away has detached the table before
+        require_own_log(self.catalog.table_by_id(row.table_id))
+        self._check_unmarked(row, store)
+        if found is None:
+            claim(store, owner)
+            return
+        self._check_unmirrored(row, store)
+        store.put(OWNER_KEY, encode_owner(owner))
 
     def _require_epoch(self) -> None:
         """A process from before a recovery must not claim a log for the epoch that is over."""
@@ -127,16 +153,32 @@ class Ownership:
         last = row.mirrored_through
         if last < row.first_version:
             return
-        key = commit_key(last)
+        if not self._holds_own_commit(row, store, last):
+            key = commit_key(last)
+            raise OwnershipError(f"{key} is gone from the log at {store.uri}.", key=key)
+
+    def _check_unmirrored(self, row: TableRow, store: ObjectStore) -> None:
+        """A restored backup does not know the tables made since: their commits are not ours."""
+        if row.mirrored_through < row.first_version:
+            self._holds_own_commit(row, store, row.first_version)
+
+    def _holds_own_commit(self, row: TableRow, store: ObjectStore, version: int) -> bool:
+        """Return whether the log has a version, after making sure that it is the one SQL has.
+
+        Raises:
+            OwnershipError: its bytes are not those of SQL.
+        """
+        key = commit_key(version)
         try:
             found = store.get(key)
         except ObjectNotFoundError:
-            raise OwnershipError(f"{key} is gone from the log at {store.uri}.", key=key) from None
-        stored = self.catalog.payload(row.table_id, last)
+            return False
+        stored = self.catalog.payload(row.table_id, version)
         if found != stored and stored.startswith(found):
             raise StorageUnavailableError(f"Only a part of {key} came back.", key=key)
         if found != stored:
             raise OwnershipError(f"{key} at {store.uri} is not the version that SQL has.", key=key)
+        return True
 
     def _refuse_log_ahead(self, row: TableRow, store: ObjectStore) -> None:
         """SQL is read after the log: what others commit meanwhile is in SQL before it is there."""
@@ -178,3 +220,13 @@ def _has_marker(store: ObjectStore) -> bool:
     except ObjectNotFoundError:
         return False
     return True
+
+
+def is_leftover(catalog: SqlCatalog, owner: Owner) -> bool:
+    """Tell whether a marker names a table of this catalog that was never made, or was purged."""
+    if owner.catalog_id != catalog.identity.catalog_id:
+        return False
+    try:
+        return catalog.table_by_id(owner.table_id).is_purged
+    except TableNotFoundError:
+        return True

@@ -15,7 +15,12 @@ from deltasql.client.staging import StagedTable
 from deltasql.crash import crash_point
 from deltasql.data.constraints import refuse_unknown_values, row_checks
 from deltasql.data.writer import WriteSpec, write_files
-from deltasql.errors import BadArgumentError, TableExistsError, UnsupportedFeatureError
+from deltasql.errors import (
+    BadArgumentError,
+    TableExistsError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+)
 from deltasql.protocol.actions import Add
 from deltasql.protocol.schema import StructType
 from deltasql.spark.address import open_catalog, table_name
@@ -107,7 +112,11 @@ def _made_by_a_copy(catalog: Catalog, name: str, options: WriteOptions) -> int |
     """Return the version of the same write by another thread or process, which made the table."""
     if options.txn is None and options.commit_id is None:
         return None
-    return catalog.writes.before(catalog.table(name).table_id, commit_options(options))
+    try:
+        made = catalog.table(name)
+    except TableNotFoundError:  # another table, or another catalog, has the location
+        return None
+    return catalog.writes.before(made.table_id, commit_options(options))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+from deltasql.catalog.repeats import WriteSummary
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.catalog import Catalog
 from deltasql.client.creation import TableSpec
@@ -57,7 +58,8 @@ def find_target(
         found = catalog.table(name)
     except TableNotFoundError as error:
         return _new(catalog, name, given, options, error)
-    before = catalog.writes.before(found.table_id, commit_options(options))
+    meant = WriteSummary("WRITE", _NOTED.get(options.mode, "Overwrite"))
+    before = catalog.writes.before(found.table_id, commit_options(options), meant)
     if before is not None:
         return AlreadyThere(before)
     if options.mode == "ignore":

@@ -26,6 +26,7 @@ from deltasql.catalog.dialects.pool import Pool, weakly
 from deltasql.catalog.dialects.postgres_batches import PostgresBatchRead, reading, stream
 from deltasql.catalog.dialects.postgres_bulk import bulk_transaction, with_literals
 from deltasql.catalog.dialects.postgres_errors import explained, mapped
+from deltasql.catalog.dialects.postgres_pooler import require_own_session
 from deltasql.catalog.dialects.postgres_watch import PostgresWatch, channel_of
 from deltasql.catalog.dialects.staging import POSTGRES_WORDS
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
@@ -265,21 +266,18 @@ class PostgresDatabase:
 
     def _connect(self) -> psycopg.Connection[Any]:
         with self._mapped():
-            connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=0)
+            connection = self._open()
             connection.prepared_max = _PREPARED
             connection.adapters.register_loader("uuid", TextLoader)
-            found = connection.execute(
-                "select set_config('search_path', %s, false), set_config('timezone', 'UTC', false),"
-                " set_config('lock_timeout', '60s', false),"
-                # behind the row lock every statement must see what the lock waited for
-                " set_config('default_transaction_isolation', 'read committed', false),"
-                # no statement of ours is planned better for its values, and planning costs time
-                " set_config('plan_cache_mode', 'force_generic_plan', false), current_user::text,"
-                " (select pg_catalog.has_schema_privilege(n.oid, 'USAGE')"
-                " from pg_catalog.pg_namespace n where n.nspname = %s)",
-                [sql.Identifier(self.schema).as_string(None), self.schema],
-                prepare=False,
-            ).fetchall()
+            found = self._prepare_session(connection, connection.info.backend_pid)
+            if not found:
+                # a pooler stands between; without a check its sessions must not get our settings
+                try:
+                    process = require_own_session(connection, self._open)
+                except BaseException:
+                    connection.close()
+                    raise
+                found = self._prepare_session(connection, process)
         *_, role, may_use = found[0]
         if may_use is False:  # the server would pass over the schema, as if it held nothing
             connection.close()
@@ -289,6 +287,27 @@ class PostgresDatabase:
                 role=role,
             )
         return connection
+
+    def _open(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=0)
+
+    def _prepare_session(
+        self, connection: psycopg.Connection[Any], process: int
+    ) -> list[tuple[Any, ...]]:
+        """Set what our statements rely on, if it is this server process that answers."""
+        return connection.execute(
+            "select set_config('search_path', %s, false), set_config('timezone', 'UTC', false),"
+            " set_config('lock_timeout', '60s', false),"
+            # behind the row lock every statement must see what the lock waited for
+            " set_config('default_transaction_isolation', 'read committed', false),"
+            # no statement of ours is planned better for its values, and planning costs time
+            " set_config('plan_cache_mode', 'force_generic_plan', false), current_user::text,"
+            " (select pg_catalog.has_schema_privilege(n.oid, 'USAGE')"
+            " from pg_catalog.pg_namespace n where n.nspname = %s)"
+            " where pg_backend_pid() = %s",
+            [sql.Identifier(self.schema).as_string(None), self.schema, process],
+            prepare=False,
+        ).fetchall()
 
     @contextmanager
     def _mapped(self) -> Iterator[None]:

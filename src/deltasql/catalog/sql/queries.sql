@@ -62,7 +62,10 @@ update dl_tables set
 where table_id = :table_id
 
 -- name: version_by_commit_id
-select version, digest, in_commit_timestamp from dl_table_versions
+select
+    version, digest, in_commit_timestamp, operation, operation_params, operation_metrics, adds,
+    removes
+from dl_table_versions
 where table_id = :table_id and commit_id = :commit_id
 
 -- name: insert_version
