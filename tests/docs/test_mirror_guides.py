@@ -113,7 +113,12 @@ def test_monitoring_lists_the_events_of_the_worker_with_their_fields():
         assert (level == "WARNING") == kinds[name].is_bad, name
         own = {field.name for field in fields_of(kinds[name])} - {"table_id", "table", "version"}
         assert fields == own, name
-    not_of_workers = {"version_committed", "commit_conflicted", "snapshot_opened"}
+    not_of_workers = {
+        "version_committed",
+        "commit_repeated",
+        "commit_conflicted",
+        "snapshot_opened",
+    }
     assert set(told) == set(kinds) - not_of_workers
 
 
