@@ -79,10 +79,6 @@ def settings_page() -> str:
 
 SETTINGS_TAIL = """
 
-This version acts on `uri`, `commit.retries`, `sql.schema`, `mirror.mode` and
-`mirror.inline_deadline`. The other `mirror` settings are read and checked already; they belong to
-the reconciler and to checkpoints, which are not part of it yet.
-
 Durations are written `250ms`, `30s`, `5m`, `1h` or `1d`; a bare number counts seconds.
 A table's property is called `mirror.<name>` or `deltasql.mirror.<name>`;
 `delta.checkpointInterval` counts where neither is set.

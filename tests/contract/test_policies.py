@@ -82,7 +82,7 @@ def refused(act, doing: str, key: str) -> AccessDeniedError:
     assert f"Could not {doing} '{key}" in error.value.message
     assert error.value.context["key"].startswith(key)
     assert f"lack the right to {doing} objects" in error.value.advice
-    assert "deploy/policies" in error.value.advice
+    assert "the guide on least rights" in error.value.advice
     return error.value
 
 

@@ -49,7 +49,7 @@ def denied(relation: str, lacking: str = ""):
     assert re.fullmatch(r"Role '\w+_login' may not do this: .*[^.]\.", told.message), told.message
     assert relation in told.message
     assert lacking in told.advice
-    assert "deploy/postgres/roles.sql" in told.advice
+    assert "The guide on least rights" in told.advice
     assert not told.retryable
 
 
@@ -296,6 +296,6 @@ def test_the_command_line_tells_the_right_that_is_missing(lake, table):
     login = f"{lake.prefix}_reader_login"
     assert done.stderr == (
         f"error[DS311]: Role '{login}' may not do this: permission denied for table dl_tables.\n"
-        "\nhint: The role lacks INSERT, UPDATE, DELETE on dl_tables. deploy/postgres/roles.sql"
-        " grants what readers, writers, workers and operators need.\n"
+        "\nhint: The role lacks INSERT, UPDATE, DELETE on dl_tables. The guide on least rights"
+        " has a script that grants what readers, writers, workers and operators need.\n"
     )

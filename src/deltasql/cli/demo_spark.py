@@ -15,7 +15,6 @@ from deltasql.jobs.session import available, import_session
 
 if TYPE_CHECKING:
     from deltasql.client.engines import EngineKind
-    from deltasql.client.table import Table
     from deltasql.jobs.session import ImportSession
 
 _MASTER = "local[2]"
@@ -60,21 +59,18 @@ class DemoSpark:
         """What is to be said about it."""
         return _MISSING if self.session is None else ""
 
-    def read(self, place: str, table: Table) -> Count:
-        """Count with Spark: by Delta's own reader, or the files that SQL lists.
+    def read(self, place: str) -> Count:
+        """Count with Spark and Delta's own reader, from the log.
 
         Raises:
-            MissingExtraError: there is no Spark.
+            MissingExtraError: there is no Spark, or Delta's jar is not given.
         """
         if self.session is None:
             raise MissingExtraError("Spark is not installed.")
-        spark = self.session.spark
-        if self.has_delta:
-            frame: Any = spark.read.format("delta").load(place)
-        else:
-            paths = table.snapshot().files(columns=("path",))["path"].to_pylist()
-            frame = spark.read.option("basePath", place).parquet(
-                *(f"{place}/{path}" for path in paths)
+        if not self.has_delta:
+            raise MissingExtraError(
+                "Delta's jar for Spark is not there.", hint="Name its folder with --jars."
             )
+        frame: Any = self.session.spark.read.format("delta").load(place)
         [found] = frame.selectExpr("count(*) as number", "sum(amount) as total").collect()
         return int(found["number"]), Decimal(str(found["total"] or 0))

@@ -163,7 +163,7 @@ class Story:
         found: list[dict[str, Any]] = [_row("deltasql", truth, "truth")]
         readers: dict[str, Read] = {
             **READERS,
-            "spark": lambda place: self.spark.read(place, orders),
+            "spark": self.spark.read,
         }
         for name, read in readers.items():
             try:

@@ -109,7 +109,10 @@ class PermissionDeniedError(CatalogError):
     """The database role lacks a right that this needs."""
 
     code = "DS311"
-    hint = "deploy/postgres/roles.sql grants what readers, writers, workers and operators need."
+    hint = (
+        "The guide on least rights has a script that grants what readers, writers, workers and "
+        "operators need."
+    )
 
 
 class LoginRefusedError(CatalogUnavailableError):

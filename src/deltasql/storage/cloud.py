@@ -25,6 +25,7 @@ from deltasql.errors import (
     StorageError,
     StorageUnavailableError,
 )
+from deltasql.storage.aws_profiles import profile_credentials
 from deltasql.storage.keys import bytewise, check_folder, check_key, check_prefix, check_range
 from deltasql.storage.location import Location
 from deltasql.storage.options import StoreOptions
@@ -236,6 +237,10 @@ def _connect(location: Location, options: StoreOptions, retries: Mapping[str, An
         "retry_config": dict(retries),
     }
     if location.scheme == "s3":
+        profile = config.pop("profile", None)
+        provider = profile_credentials(profile, config, os.environ)
+        if provider is not None:
+            shared["credential_provider"] = provider
         return S3Store(location.authority, config=config, **shared)
     if location.scheme == "gs":
         return GCSStore(location.authority, config=config, **shared)

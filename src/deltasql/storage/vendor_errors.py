@@ -79,7 +79,7 @@ _PLAIN: Mapping[type[DeltaSqlError], str] = {
     UnsafePathError: "the key has characters that the store does not take",
     UnsafeStoreError: "conditional writes are switched off",
 }
-_POLICIES = "deploy/policies holds what readers, writers, workers and operators need."
+_POLICIES = "the guide on least rights has a policy for readers, writers, workers and operators."
 _CHANGES = frozenset({"create", "write"})
 _REFUSED = frozenset({401, 403})
 _MISSING = 404

@@ -148,7 +148,7 @@ def test_an_endpoint_with_credentials_is_refused() -> None:
 )
 def test_obstore_still_knows_every_name_that_we_pass_on(provider, vendor, needed) -> None:
     unknown = []
-    for name in sorted(PROVIDERS[provider].names):
+    for name in sorted(PROVIDERS[provider].names - {"profile"}):  # which boto3 reads
         try:
             vendor("bucket", config={name: "x"} | {k: v for k, v in needed.items() if k != name})
         except UnknownConfigurationKeyError:
