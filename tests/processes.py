@@ -11,13 +11,20 @@ TESTS = Path(__file__).parent
 WORKERS = TESTS / "faults" / "workers.py"
 
 
-def start(function: str, *args: str, env: dict[str, str] | None = None) -> subprocess.Popen:
+# The code under test may be found by PYTHONPATH.
+PATH = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+
+
+def start(
+    function: str, *args: str, env: dict[str, str] | None = None, stdin: int | None = None
+) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, str(WORKERS), function, *args],
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(TESTS), **(env or {})},
+        env={**os.environ, "PYTHONPATH": PATH, **(env or {})},
     )
 
 
@@ -27,7 +34,7 @@ def start_into(output, function: str, *args: str) -> subprocess.Popen:
         [sys.executable, str(WORKERS), function, *args],
         stdout=output,
         stderr=output,
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        env={**os.environ, "PYTHONPATH": PATH},
     )
 
 

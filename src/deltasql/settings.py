@@ -145,7 +145,7 @@ class SqlSettings:
     schema: SchemaMode = _setting(
         "create_if_missing",
         _choice("create_if_missing", "error"),
-        "What connecting to a database without a catalog does",
+        "What a first create or import does where there is no catalog",
     )
 
 

@@ -6,12 +6,14 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import deltasql
-from builders import NO_MIRROR, an_add, rows
+from builders import NO_MIRROR, a_table, an_add, ids, rows
 from deltasql.errors import CommitConflictError, DeltaSqlError
 from deltasql.mirror.reconciler import ReconciliationConfig
 from deltasql.settings import MirrorSettings, Settings
@@ -225,6 +227,50 @@ def write_as_nobody(uri: str) -> None:
             catalog.new_epoch()
         except DeltaSqlError as error:
             print(json.dumps([version, error.code, error.message]))
+
+
+def look(uri: str) -> None:
+    """Read a catalog, try to write to it, and print what was found and the refusal."""
+    found: dict[str, object] = {}
+    try:
+        with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+            found["tables"] = [info.name for info in catalog.tables()]
+            orders = catalog.table("orders")
+            found["ids"] = ids(orders)
+            found["history"] = [entry.version for entry in orders.history()]
+            orders.commit([an_add("c")])
+    except DeltaSqlError as error:
+        found |= {"code": error.code, "message": error.message}
+    print(json.dumps(found))
+
+
+def look_as_nobody(uri: str) -> None:
+    """Look as a user who has no rights but everybody's."""
+    _become_nobody()
+    look(uri)
+
+
+def follow_as_nobody(uri: str) -> None:
+    """Print the rows of a table, once more for each line of the input, three times in all."""
+    _become_nobody()
+    with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+        for step in range(3):
+            if step:
+                sys.stdin.readline()
+            print(json.dumps(ids(catalog.table("orders"))), flush=True)
+
+
+def _become_nobody() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # loads what nobody may not read
+        place = f"{folder}/catalog.db"
+        with deltasql.connect(f"deltasql://sqlite/{place}", settings=NO_MIRROR) as catalog:
+            table = a_table(catalog, Path(folder))
+            table.append(rows(1))
+            assert ids(table) == [1]
+            assert table.history()
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
 
 
 if __name__ == "__main__":

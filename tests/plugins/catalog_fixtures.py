@@ -9,6 +9,7 @@ from builders import a_table
 @pytest.fixture
 def catalog(catalog_uri):
     with deltasql.connect(catalog_uri) as opened:
+        opened.create_if_missing()
         yield opened
 
 

@@ -177,6 +177,9 @@ class Database(Protocol):
     def create_namespace(self) -> None:
         """Make the place that holds the tables, where the database has such a thing."""
 
+    def why_missing(self) -> str:
+        """Return a sentence that says what is there, for a database without a catalog."""
+
     def script(self, text: str, work: Work) -> None:
         """Run a migration's statements inside an open transaction."""
 

@@ -83,12 +83,22 @@ def migrate(database: Database, catalog_id: str, *, now: int) -> tuple[Migration
     return found.missing
 
 
+def require_catalog(database: Database) -> SchemaStatus:
+    """Return what the database has and what it lacks; refuse one without a catalog.
+
+    Raises:
+        SchemaMissingError: says what is there.
+    """
+    found = status(database)
+    if not found.applied:
+        raise SchemaMissingError(database.why_missing())
+    return found
+
+
 def require_current(database: Database) -> None:
     """Refuse to work with a schema that this version of deltasql does not fit."""
-    found = status(database)
+    found = require_catalog(database)
     _refuse_newer(found)
-    if not found.applied:
-        raise SchemaMissingError("The database holds no deltasql catalog.")
     if found.missing:
         names = ", ".join(f"{step.version} {step.name}" for step in found.missing)
         raise SchemaOutdatedError(f"The catalog's schema lacks {names}.")

@@ -12,7 +12,6 @@ import click
 
 from deltasql.cli.app import App, Command, command, parse_pairs, pass_app
 from deltasql.cli.arguments import Duration, dry_run_option, yes_option
-from deltasql.errors import SchemaMissingError
 
 if TYPE_CHECKING:
     from deltasql.catalog.database import Database
@@ -46,9 +45,7 @@ def migrate(app: App, dry_run: bool) -> None:
     from deltasql.client.connect import initialize
 
     with _database(app) as database:
-        found = migrations.status(database)
-        if not found.applied:
-            raise SchemaMissingError("The database holds no deltasql catalog.")
+        found = migrations.require_catalog(database)
         if dry_run:
             app.out.rows(_steps(found))
         else:
@@ -65,7 +62,7 @@ def status(app: App) -> None:
     from deltasql.catalog import migrations
 
     with _database(app) as database:
-        found = migrations.status(database)
+        found = migrations.require_catalog(database)
     app.out.rows(_steps(found))
     if found.missing:
         raise click.exceptions.Exit(_DIFFERENCE)

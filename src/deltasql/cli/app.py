@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,11 +52,29 @@ class App:
         return parse_uri(_named(self.settings()))
 
     def connect(self, sink: Sink | None = None) -> Catalog:
-        """Return the catalog that the options, the environment or the configuration name."""
+        """Return the catalog that the options, the environment or the configuration name.
+
+        Raises:
+            SchemaMissingError: it is not there.
+        """
         import deltasql
 
         settings = self.settings()
-        return deltasql.connect(_named(settings), settings=settings, sink=sink)
+        there = replace(settings, sql=replace(settings.sql, schema="error"))
+        return deltasql.connect(_named(settings), settings=there, sink=sink)
+
+    def connect_to_create(self) -> Catalog:
+        """Return the catalog for a command that creates something; it may create the catalog."""
+        import deltasql
+
+        settings = self.settings()
+        catalog = deltasql.connect(_named(settings), settings=settings)
+        try:
+            catalog.create_if_missing()
+        except BaseException:
+            catalog.close()
+            raise
+        return catalog
 
     def look(self) -> AbstractContextManager[Catalog]:
         """Return the catalog to look at; where there is none, an empty one that goes again."""

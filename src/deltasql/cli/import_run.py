@@ -138,8 +138,10 @@ class ImportRun:
                 catalog.imports.preview(table, self.request.options, runner, uri, quick=True)
 
     def _catalog(self) -> AbstractContextManager[Catalog]:
-        """Only an import makes a catalog where there is none."""
-        return self.app.connect() if self.request.mode == "import" else self.app.look()
+        """Only an import makes a catalog where there is none; a preview does not need one."""
+        if self.request.mode == "import":
+            return self.app.connect_to_create()
+        return self.app.connect() if self.request.mode == "validate" else self.app.look()
 
     @contextmanager
     def _engine(self, catalog: Catalog) -> Iterator[ChosenEngine]:

@@ -277,7 +277,7 @@ def recover(app: App, table: str | None, *, from_log: str | None, is_sure: bool)
 def _rebuild(app: App, name: str, location: str, *, is_sure: bool) -> None:
     question = f"Make {name} of the log at {location}? Its old database is shut out for good."
     app.confirm(question, is_sure=is_sure)
-    with app.connect() as catalog:
+    with app.connect_to_create() as catalog:
         rebuilt = catalog.mirror.rebuild(name, location)
     app.out.rows([asdict(rebuilt)], ["table", "first", "version", "unreachable", "what"])
 

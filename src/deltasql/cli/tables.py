@@ -81,7 +81,7 @@ def create(
     if bool(columns) == bool(schema):
         raise BadArgumentError("Give the columns by --column or by --schema.")
     fields = read_schema(schema) if schema else StructType(tuple(map(parse_column, columns)))
-    with app.connect() as catalog:
+    with app.connect_to_create() as catalog:
         made = catalog.create_table(
             app.table_name(table),
             location=location,

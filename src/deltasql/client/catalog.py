@@ -15,6 +15,7 @@ from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.creation import TableSpec
 from deltasql.client.mirror import Mirror
 from deltasql.client.new_table import create_empty, plan_table
+from deltasql.client.opening import LazySession
 from deltasql.client.purge import purge_table
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions
@@ -51,9 +52,21 @@ class TableInfo:
 class Catalog:
     """An open catalog; close it, or use it in a `with` block."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.mirror = Mirror(session)
+    def __init__(self, lazy: LazySession) -> None:
+        self._lazy = lazy
+        self.mirror = Mirror(lazy)
+
+    @property
+    def _session(self) -> Session:
+        return self._lazy.session
+
+    def create_if_missing(self) -> None:
+        """Make the catalog if it is not there, as `deltasql db init` does; safe to repeat.
+
+        Raises:
+            SchemaMissingError: it is not there, and the setting sql.schema is "error".
+        """
+        self._lazy.create()
 
     @property
     def catalog_id(self) -> str:
@@ -107,8 +120,8 @@ class Catalog:
             TableExistsError: the name or the location is taken.
             UnsafeStoreError: the store ignores the conditions that protect commits.
         """
-        self._session.check_settings(properties or {})
         place = canonical_location(location)
+        self._lazy.create().check_settings(properties or {})
         spec = TableSpec(name, place, schema, partition_by, dict(properties or {}), description)
         try:
             return self._create(spec)
@@ -142,19 +155,19 @@ class Catalog:
         from deltasql.client.import_call import ImportCall  # noqa: PLC0415 (pyarrow)
 
         call = ImportCall(engine, master, conf or {}, on_progress)
-        return call.run(self._session, source, name, options)
+        return call.run(self._lazy.create(), source, name, options)
 
     @property
     def writes(self) -> WriteDesk:
         """Where a write begins in one process and is committed in another."""
-        return WriteDesk(self._session)
+        return WriteDesk(self._lazy)
 
     @property
     def imports(self) -> ImportDesk:
         """Where imports are planned, run and compared step by step."""
         from deltasql.client.import_desk import ImportDesk  # noqa: PLC0415 (pyarrow)
 
-        return ImportDesk(self._session)
+        return ImportDesk(self._lazy)
 
     def cutover(self, name: str, *, fence: bool = True, follow: bool = False) -> CutOver:
         """Let SQL take over the log of an imported table: from then on it takes commits.
@@ -257,7 +270,7 @@ class Catalog:
 
     def close(self) -> None:
         """Let go of everything; commits are safe, mirroring under way is finished."""
-        self._session.close()
+        self._lazy.close()
 
     def __enter__(self) -> Self:
         return self

@@ -7,6 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from deltasql.catalog import migrations
 from deltasql.catalog.catalog import SqlCatalog, find_identity
 from deltasql.catalog.database import Database
 from deltasql.client.catalog import Catalog
+from deltasql.client.opening import LazySession
 from deltasql.client.session import Session
 from deltasql.errors import ConfigError, SchemaMissingError
 from deltasql.events import Sink, fan_out
@@ -38,6 +40,10 @@ def connect(
 ) -> Catalog:
     """Open a catalog; without a URI, the one that DELTASQL_URI or deltasql.toml names.
 
+    A catalog that is not there is made by the first call that creates something: `create_table`,
+    `import_table`, or `create_if_missing`. Everything else raises SchemaMissingError then, and
+    leaves nothing behind. With the setting sql.schema = "error", so does this call.
+
     `sink` takes the events; without one they go to the logger `deltasql`.
     `clock` (milliseconds) and `wrap_store` are for tests: time and faults from outside.
 
@@ -52,29 +58,39 @@ def connect(
         raise ConfigError(
             "No catalog is named.", hint="Give a URI, or set DELTASQL_URI or uri in deltasql.toml."
         )
-    database = open_database(parse_uri(text), clock=clock, may_create=_may_create(chosen))
-    try:
-        book = _open_book(database, may_create=_may_create(chosen))
-    except BaseException:
-        database.close()
-        raise
-    session = Session(
-        book,
-        chosen,
-        storage_options,
-        fan_out(sink if sink is not None else logging_sink()),
-        committer or _user(),
-        client,
-        now_ms=clock or _now_ms,
-        wrap_store=wrap_store,
+    address = parse_uri(text)
+
+    def open_session(*, may_create: bool) -> Session:
+        return Session(
+            _open_book(address, clock, may_create=may_create),
+            chosen,
+            storage_options,
+            fan_out(sink if sink is not None else logging_sink()),
+            committer or _user(),
+            client,
+            now_ms=clock or _now_ms,
+            wrap_store=wrap_store,
+        )
+
+    may_create = chosen.sql.schema == "create_if_missing"
+    lazy = LazySession(
+        partial(open_session, may_create=False), partial(open_session, may_create=may_create)
     )
-    return Catalog(session)
+    if may_create:
+        lazy.open_if_there()
+    else:
+        lazy.create()
+    return Catalog(lazy)
 
 
 def open_database(
     uri: CatalogUri, *, clock: Callable[[], int] | None = None, may_create: bool = False
 ) -> Database:
-    """Open the database of a URI; its driver is loaded only now."""
+    """Open the database of a URI; its driver is loaded only now.
+
+    Raises:
+        SchemaMissingError: it is a file without a catalog, and none may be made there.
+    """
     if isinstance(uri, PostgresUri):
         from deltasql.catalog.dialects.postgres import (  # noqa: PLC0415 (heavy, one of two)
             PostgresDatabase,
@@ -92,21 +108,22 @@ def initialize(database: Database) -> tuple[migrations.Migration, ...]:
     return migrations.migrate(database, str(uuid.uuid4()), now=_now_ms())
 
 
-def _open_book(database: Database, *, may_create: bool) -> SqlCatalog:
-    found = find_identity(database)
-    if found is not None:
-        return SqlCatalog(database, found)
+def _open_book(uri: CatalogUri, clock: Callable[[], int] | None, *, may_create: bool) -> SqlCatalog:
+    database = open_database(uri, clock=clock, may_create=may_create)
     try:
-        migrations.require_current(database)
-    except SchemaMissingError:
-        if not may_create:
-            raise
-        initialize(database)
-    return SqlCatalog(database)
-
-
-def _may_create(settings: Settings) -> bool:
-    return settings.sql.schema == "create_if_missing"
+        found = find_identity(database)
+        if found is not None:
+            return SqlCatalog(database, found)
+        try:
+            migrations.require_current(database)
+        except SchemaMissingError:
+            if not may_create:
+                raise
+            initialize(database)
+        return SqlCatalog(database)
+    except BaseException:
+        database.close()
+        raise
 
 
 def _user() -> str | None:

@@ -13,6 +13,7 @@ from deltasql.client.import_face import Runner, database_bytes, going_on, import
 from deltasql.client.import_target import existing
 from deltasql.client.imports import Imported, ImportOptions
 from deltasql.client.lake import Lake, LakeTable, look_below
+from deltasql.client.opening import LazySession
 from deltasql.client.session import Session
 from deltasql.client.source_reader import reader_of
 from deltasql.client.validate import validate_table
@@ -26,7 +27,12 @@ from deltasql.uri import CatalogUri
 class ImportDesk:
     """Imports, previews and comparisons, one table at a time; the caller has the engine."""
 
-    session: Session
+    lazy: LazySession
+
+    @property
+    def session(self) -> Session:
+        """The open catalog."""
+        return self.lazy.session
 
     def choose(self, call: ImportCall) -> ChosenEngine:
         """Return the engine for any number of imports; the caller closes it."""
@@ -34,7 +40,7 @@ class ImportDesk:
 
     def run(self, source: str, name: str, options: ImportOptions, runner: Runner) -> Imported:
         """Import one table, or go on with it."""
-        return import_one(self.session, source, name, options, runner)
+        return import_one(self.lazy.create(), source, name, options, runner)
 
     def preview(
         self,

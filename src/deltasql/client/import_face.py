@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
@@ -13,10 +12,10 @@ from deltasql.catalog import migrations
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.imports import Imported, ImportOptions, TableImport
 from deltasql.client.session import Session
-from deltasql.errors import TableNotFoundError, TableStateError
+from deltasql.errors import SchemaMissingError, TableNotFoundError, TableStateError
 from deltasql.importer.engine import Engine, LocalEngine
 from deltasql.importer.progress import Observer
-from deltasql.uri import CatalogUri, SqliteUri
+from deltasql.uri import CatalogUri
 
 if TYPE_CHECKING:
     from deltasql.client.catalog import Catalog
@@ -88,9 +87,10 @@ def has_catalog(uri: CatalogUri) -> bool:
     """
     from deltasql.client.connect import open_database  # noqa: PLC0415 (it imports the catalog)
 
-    if isinstance(uri, SqliteUri) and not Path(uri.path).exists():
+    try:
+        database = open_database(uri)
+    except SchemaMissingError:
         return False
-    database = open_database(uri)
     try:
         return bool(migrations.status(database).applied)
     finally:
@@ -104,5 +104,7 @@ def catalog_to_look_at(text: str, uri: CatalogUri, settings: Settings) -> Iterat
 
     with TemporaryDirectory(prefix="deltasql-dry-") as folder:
         there = text if has_catalog(uri) else f"deltasql://sqlite/{folder}/dry.db"
-        with connect(there, settings=settings) as catalog:
+        allowed = replace(settings, sql=replace(settings.sql, schema="create_if_missing"))
+        with connect(there, settings=allowed) as catalog:
+            catalog.create_if_missing()
             yield catalog

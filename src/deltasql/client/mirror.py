@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.catalog.copies import require_own_log
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.detail import LogLag, log_lag, mirror_detail
+from deltasql.client.opening import LazySession
 from deltasql.client.session import Session
 from deltasql.client.store_checks import StoreCheck, check_stores
 from deltasql.client.worker import health_of, make_reconciler
@@ -32,8 +33,12 @@ if TYPE_CHECKING:
 class Mirror:
     """The mirrors of one catalog."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, lazy: LazySession) -> None:
+        self._lazy = lazy
+
+    @property
+    def _session(self) -> Session:
+        return self._lazy.session
 
     def status(self, name: str) -> dict[str, Any]:
         """Return how far a table's log has followed, and what holds it up."""
@@ -169,7 +174,7 @@ class Mirror:
         """
         from deltasql.client.rebuild import rebuild_table  # noqa: PLC0415 (rare)
 
-        return rebuild_table(self._session, name, location)
+        return rebuild_table(self._lazy.create(), name, location)
 
     def run_once(self) -> Sweep:
         """Mirror everything that is behind, once, and write the checkpoints that are due."""

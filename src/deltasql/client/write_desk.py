@@ -16,6 +16,7 @@ from deltasql.catalog.rows import TableRow
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.creation import TableSpec
 from deltasql.client.new_table import PlannedTable, create_with, plan_table, recheck
+from deltasql.client.opening import LazySession
 from deltasql.client.repeats import written_before
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions, StagedTable
@@ -36,7 +37,12 @@ class WriteTarget:
 class WriteDesk:
     """The writes of one session."""
 
-    session: Session
+    lazy: LazySession
+
+    @property
+    def session(self) -> Session:
+        """The open catalog."""
+        return self.lazy.session
 
     def before(
         self, table_id: str, options: CommitOptions, meant: WriteSummary | None = None
@@ -58,7 +64,7 @@ class WriteDesk:
         Raises:
             TableExistsError: the name or the location is taken.
         """
-        self.session.check_settings(spec.properties)
+        self.lazy.create().check_settings(spec.properties)
         planned = plan_table(self.session, spec)
         return WriteTarget(planned.row, self._epoch, self.session.now_ms(), planned)
 

@@ -88,7 +88,10 @@ class SchemaMissingError(CatalogError):
     """The database holds no deltasql catalog."""
 
     code = "DS309"
-    hint = "Run `deltasql db init`."
+    hint = (
+        "Check the URI. A new catalog is made by `deltasql db init`, or by the first create or "
+        "import."
+    )
 
 
 class VacuumedError(CatalogError):

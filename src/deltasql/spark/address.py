@@ -34,6 +34,8 @@ def open_catalog(
     with connect(
         uri, settings=chosen, storage_options=storage_options, client="deltasql.spark"
     ) as catalog:
+        if may_create:
+            catalog.create_if_missing()
         yield catalog
 
 

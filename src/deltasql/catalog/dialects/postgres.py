@@ -218,6 +218,12 @@ class PostgresDatabase:
                 with suppress(psycopg.errors.UniqueViolation):  # somebody else was first
                     connection.execute(create)
 
+    def why_missing(self) -> str:
+        """Say what is there instead of a catalog."""
+        has_schema = self.rows("has_namespace", schema=self.schema)[0][0]
+        reason = "has no deltasql tables" if has_schema else "does not exist in this database"
+        return f"There is no catalog in schema {self.schema}: the schema {reason}."
+
     def script(self, text: str, work: Work) -> None:
         """Run the statements of a migration one by one."""
         assert isinstance(work, _PostgresWork)  # noqa: S101 (our own transaction)

@@ -32,12 +32,13 @@ from deltasql.catalog.dialects.adbc import ROW_JSON
 from deltasql.catalog.dialects.local_disk import refuse_network_file_system
 from deltasql.catalog.dialects.parts import number_ranges, read_side_by_side
 from deltasql.catalog.dialects.pool import Pool, weakly
+from deltasql.catalog.dialects.sqlite_access import FileIdentity
 from deltasql.catalog.dialects.sqlite_connection import SqliteConnection, make_wal
-from deltasql.catalog.dialects.sqlite_files import FileIdentity
+from deltasql.catalog.dialects.sqlite_probe import NO_TABLES, require_catalog
 from deltasql.catalog.dialects.sqlite_watch import SqliteWatch
 from deltasql.catalog.dialects.staging import SQLITE_WORDS, require_all
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
-from deltasql.errors import BadArgumentError, CatalogUnavailableError
+from deltasql.errors import BadArgumentError
 
 DIALECT = Dialect(
     name="sqlite",
@@ -72,12 +73,9 @@ class SqliteDatabase:
             {"table_columns": _TABLE_JSON, "now": "0", "false": "0", "true": "1", **SQLITE_WORDS},
         )
         refuse_network_file_system(path)
-        if not path.exists():
-            if must_exist:
-                raise CatalogUnavailableError(
-                    f"There is no catalog database at {path}.",
-                    hint="Create it with `deltasql db init`, or check the path in the URI.",
-                )
+        if must_exist:
+            require_catalog(path, self.queries.get("has_schema_version").text)
+        elif not path.exists():
             make_wal(path)
         # by a weak reference: the finalizer below holds the pool, and the pool must not hold us
         self._pool = Pool(
@@ -190,6 +188,10 @@ class SqliteDatabase:
 
     def create_namespace(self) -> None:
         """Do nothing: the file is the place."""
+
+    def why_missing(self) -> str:
+        """Say what is there instead of a catalog."""
+        return f"There is no catalog at {self.path}: {NO_TABLES}."
 
     def script(self, text: str, work: Work) -> None:
         """Run the statements of a migration one by one."""

@@ -13,14 +13,16 @@ import adbc_driver_sqlite
 import pyarrow as pa
 
 from deltasql.catalog.dialects.adbc import AdbcConnection, Error
-from deltasql.catalog.dialects.sqlite_errors import mapped
-from deltasql.catalog.dialects.sqlite_files import (
-    BUSY_S,
-    CatalogLocks,
+from deltasql.catalog.dialects.sqlite_access import (
+    Access,
     FileIdentity,
-    Guards,
+    FrozenFile,
+    access_of,
+    changed_meanwhile,
     identity,
 )
+from deltasql.catalog.dialects.sqlite_errors import mapped
+from deltasql.catalog.dialects.sqlite_files import BUSY_S, CatalogLocks, DatabaseGuard, Guards
 from deltasql.crash import crash_point
 from deltasql.errors import (
     CatalogError,
@@ -73,7 +75,7 @@ def make_wal(path: Path) -> None:
         ConfigError: the file cannot be used that way.
     """
     with _gate.call, mapped():
-        raw = AdbcConnection(adbc_driver_sqlite.connect(_address(path, "rwc")))
+        raw = AdbcConnection(adbc_driver_sqlite.connect(_address(path, "mode=rwc")))
         try:
             raw.rows(f"pragma busy_timeout = {BUSY_S * 1000:.0f}")
             mode = raw.rows("pragma journal_mode = wal")[0][0]
@@ -86,11 +88,25 @@ def make_wal(path: Path) -> None:
         )
 
 
+def query_once(path: Path, access: Access, text: str) -> list[tuple[Any, ...]]:
+    """Run one query on a file that may be no catalog: no lock file, no change of its mode."""
+    _refuse_unsafe_child()
+    with _gate.call, mapped():
+        raw = AdbcConnection(adbc_driver_sqlite.connect(_address(path, access)))
+        try:
+            return raw.rows(text)
+        finally:
+            raw.close()
+
+
 class SqliteConnection:
     """A connection; used by one thread at a time.
 
     `expected` is the database file that it must be, where the caller has had one open before.
     """
+
+    _guard: DatabaseGuard | FrozenFile
+    _locks: CatalogLocks
 
     def __init__(self, path: Path, expected: FileIdentity | None = None) -> None:
         _refuse_unsafe_child()
@@ -101,20 +117,35 @@ class SqliteConnection:
         self._is_durable: bool | None = None
         self._raw: AdbcConnection | None = None
         _open.connections.add(self)
-        with _guards.held(path, lambda: make_wal(path)) as self._guard:
-            if expected not in (None, self._guard.database):
-                raise CatalogReplacedError(
-                    f"The catalog database at {path} is another file than the one that was opened.",
-                    hint="Open the catalog again.",
-                )
-            self._locks = CatalogLocks(path)
+        self._access = access_of(path)
+        if self._access is Access.FROZEN:
+            self._freeze(path, expected)
+        else:
+            with _guards.held(path, lambda: make_wal(path), self._access) as self._guard:
+                _require_same(path, self._guard.database, expected)
+                self._locks = CatalogLocks(path, self._access)
         try:
             with _gate.call, mapped():
-                database = adbc_driver_sqlite.connect(_address(path, "rw"))
+                database = adbc_driver_sqlite.connect(_address(path, self._access))
                 self._raw = AdbcConnection(database, guesses_types=True)
             self._set_up()
         except BaseException:
             self.close()
+            raise
+
+    def _freeze(self, path: Path, expected: FileIdentity | None) -> None:
+        """Take a file that is read as it is; SQLite would not see that it changes.
+
+        The lock against checkpoints is kept until the connection closes, which is after one use.
+        """
+        self._guard = frozen = FrozenFile(path)
+        _require_same(path, frozen.database, expected)
+        self._locks = CatalogLocks(path, self._access)
+        try:
+            self._locks.lock_for_read()
+            frozen.require_no_log()
+        except BaseException:
+            self._locks.close()
             raise
 
     def _set_up(self) -> None:
@@ -135,6 +166,7 @@ class SqliteConnection:
     def is_idle(self) -> bool:
         """Tell whether nothing is open on the connection, so that another thread may use it."""
         is_free = not (self._is_broken or self._is_locked or self._is_in_transaction)
+        is_free &= self._access is not Access.FROZEN  # for one use only
         return is_free and self._raw is not None and not self._raw.is_unfinished
 
     def is_usable(self) -> bool:
@@ -302,7 +334,11 @@ class SqliteConnection:
         self._is_in_transaction = False
 
     def _unlock(self) -> None:
-        if fork_count() == self._process:  # else the lock is the parent's
+        if self._access is Access.FROZEN:
+            self._is_locked = False
+            if not self._guard.is_in_place():
+                raise changed_meanwhile(self._guard.path)
+        elif fork_count() == self._process:  # else the lock is the parent's
             self._locks.unlock()
             self._is_locked = False
 
@@ -328,9 +364,17 @@ class SqliteConnection:
                 raw.rows("pragma wal_checkpoint(truncate)")
 
 
-def _address(path: Path, mode: str) -> str:
+def _address(path: Path, access: str) -> str:
     """Return the file as a URI: by it alone SQLite does not make a file that is missing."""
-    return f"file:{quote(str(path.absolute()))}?mode={mode}"
+    return f"file:{quote(str(path.absolute()))}?{access}"
+
+
+def _require_same(path: Path, found: FileIdentity, expected: FileIdentity | None) -> None:
+    if expected not in (None, found):
+        raise CatalogReplacedError(
+            f"The catalog database at {path} is another file than the one that was opened.",
+            hint="Open the catalog again.",
+        )
 
 
 def _refuse_unsafe_child() -> None:

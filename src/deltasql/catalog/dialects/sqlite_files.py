@@ -10,6 +10,8 @@ and not to the process, so they stay. We take them in addition to SQLite's own, 
   index away: while one of our processes has the database open, no SQLite library does that.
 - `CatalogLocks`, on a file of our own beside the database, orders our own processes: one writer,
   and no checkpoint of the write-ahead log while somebody reads. See docs/decisions/0001.
+
+`sqlite_access` says what this user may do with the files; who may only read creates none of them.
 """
 
 from __future__ import annotations
@@ -26,9 +28,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from deltasql.catalog.dialects.sqlite_access import (
+    INDEX,
+    LOCKS,
+    NO_RIGHT,
+    WAL,
+    Access,
+    FileIdentity,
+    FrozenFile,
+    identity,
+    refusal_to_write,
+)
 from deltasql.errors import CatalogReplacedError, CatalogUnavailableError, ConfigError
 
-WAL, INDEX, LOCKS = "-wal", "-shm", "-lock"
 BUSY_S = 30.0
 # Where SQLite has its locks: readers of the database file, and the users of the log's index.
 _READERS = (0x40000002, 510)
@@ -41,25 +53,9 @@ _FORMAT = (18, 2)
 _OPEN, _WRITER, _READING = 1 << 20, (1 << 20) + 1, (1 << 20) + 2
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0002, 0.005
 _BUSY = (errno.EAGAIN, errno.EACCES)
-_NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_FILE = -1
-
-
-@dataclass(frozen=True, slots=True)
-class FileIdentity:
-    """Which file it is, whatever its name is by now."""
-
-    device: int
-    inode: int
-
-
-def identity(path: str) -> FileIdentity | None:
-    """Return which file has this name now; None if there is none."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 (a Path would cost more than the call)
-    except FileNotFoundError:
-        return None
-    return FileIdentity(found.st_dev, found.st_ino)
+# struct flock
+_LOCK = "hhqqi0q"
 
 
 class DatabaseGuard:
@@ -69,13 +65,15 @@ class DatabaseGuard:
     every connection to the same file.
     """
 
-    def __init__(self, path: Path, make_wal: Callable[[], None]) -> None:
+    def __init__(self, path: Path, make_wal: Callable[[], None], access: Access) -> None:
         """Open the files; `make_wal` brings a database that is new, or of another mode, to WAL."""
         self.path = str(path)
+        self._access = access
         self._descriptors: list[int] = []
         try:
             self._database = self._open(self.path, create=False)
-            if os.pread(self._database, _FORMAT[1], _FORMAT[0]) != _WAL_FORMAT:
+            is_wal = os.pread(self._database, _FORMAT[1], _FORMAT[0]) == _WAL_FORMAT
+            if access is Access.SHARED and not is_wal:
                 make_wal()
             self.database = _identity_of(self._database)
             _wait(lambda: _lock(self._database, fcntl.F_RDLCK, *_READERS), BUSY_S, self.path)
@@ -91,7 +89,7 @@ class DatabaseGuard:
         """Remember which write-ahead log belongs to the database; a connection has opened it."""
         self.log = identity(self.path + WAL)
         known = self._record()
-        if known != _Record.read(self.path):
+        if self._access is Access.SHARED and known != _Record.read(self.path):
             known.write(self.path)
 
     def is_in_place(self) -> bool:
@@ -138,24 +136,29 @@ class DatabaseGuard:
         What a machine that crashed has left of the index may not fit to the log.
         """
         try:
-            index = self._open(self.path + INDEX, create=True)
+            index = self._open(self.path + INDEX, create=self._access is Access.SHARED)
         except OSError as error:
-            if error.errno not in (*_NO_RIGHT, errno.ENOENT):
+            if error.errno not in (*NO_RIGHT, errno.ENOENT):
                 raise
             return None
-        with suppress(OSError):  # a descriptor that may only read cannot lock for writing
-            if _lock(index, fcntl.F_WRLCK, *_INDEX_USERS):
-                os.ftruncate(index, 0)
+        if _is_read_only(index):
+            # The first user would have to empty it. SQLite then makes an index of its own in
+            # memory, unless our lock says that this one is in use and can be trusted.
+            if not _is_locked_by_others(index, *_INDEX_USERS):
+                return index
+        elif _lock(index, fcntl.F_WRLCK, *_INDEX_USERS):
+            os.ftruncate(index, 0)
         _wait(lambda: _lock(index, fcntl.F_RDLCK, *_INDEX_USERS), BUSY_S, self.path)
         return index
 
     def _open(self, path: str, *, create: bool) -> int:
         flags = os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        access = os.O_RDWR if self._access is Access.SHARED else os.O_RDONLY
         try:
             mode = os.fstat(self._database).st_mode & 0o777 if create else 0o644
-            descriptor = os.open(path, os.O_RDWR | flags, mode)
+            descriptor = os.open(path, access | flags, mode)
         except OSError as error:
-            if error.errno not in _NO_RIGHT:
+            if error.errno not in NO_RIGHT:
                 raise
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._descriptors.append(descriptor)
@@ -191,16 +194,18 @@ class Guards:
         self._guards: dict[str, tuple[DatabaseGuard, int]] = {}
 
     @contextmanager
-    def held(self, path: Path, make_wal: Callable[[], None]) -> Iterator[DatabaseGuard]:
+    def held(
+        self, path: Path, make_wal: Callable[[], None], access: Access
+    ) -> Iterator[DatabaseGuard]:
         """Give the guard to a connection that is about to be opened; on an error it is dropped."""
-        guard = self._take(path, make_wal)
+        guard = self._take(path, make_wal, access)
         try:
             yield guard
         except Exception:  # behind an interrupt a handle may be open that nobody has any more
             self.release(guard)
             raise
 
-    def release(self, guard: DatabaseGuard) -> None:
+    def release(self, guard: DatabaseGuard | FrozenFile) -> None:
         """Say that a connection is closed."""
         with self._lock:
             for key, (known, users) in self._guards.items():
@@ -229,7 +234,7 @@ class Guards:
         self._lock = threading.Lock()
         self._guards = {}
 
-    def _take(self, path: Path, make_wal: Callable[[], None]) -> DatabaseGuard:
+    def _take(self, path: Path, make_wal: Callable[[], None], access: Access) -> DatabaseGuard:
         key = str(path.resolve())
         with self._lock:
             guard, users = self._guards.get(key, (None, 0))
@@ -238,14 +243,14 @@ class Guards:
                 self._guards[f"{key}#{guard.database.inode}"] = self._guards.pop(key)
                 guard, users = None, 0
             if guard is None:
-                guard = _guard(path, make_wal)
+                guard = _guard(path, make_wal, access)
             self._guards[key] = (guard, users + 1)
             return guard
 
 
-def _guard(path: Path, make_wal: Callable[[], None]) -> DatabaseGuard:
+def _guard(path: Path, make_wal: Callable[[], None], access: Access) -> DatabaseGuard:
     try:
-        return DatabaseGuard(path, make_wal)
+        return DatabaseGuard(path, make_wal, access)
     except FileNotFoundError as error:
         raise CatalogReplacedError(f"The catalog database at {path} is gone.") from error
     except OSError as error:
@@ -261,9 +266,10 @@ _lock_files: set[int] = set()
 class CatalogLocks:
     """One connection's locks among our own processes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, access: Access) -> None:
         self.path = str(path)
-        self._file = _open_lock_file(self.path + LOCKS, path.stat().st_mode & 0o777)
+        self._access = access
+        self._file = _open_lock_file(self.path + LOCKS, path.stat().st_mode & 0o777, access)
         if self._file == _NO_FILE:
             return
         _lock_files.add(self._file)
@@ -280,12 +286,10 @@ class CatalogLocks:
             CatalogUnavailableError: somebody else writes for longer than anybody should, or this
                 user may not write.
         """
+        if self._access is not Access.SHARED:
+            raise refusal_to_write(self.path, self.path)
         if self._may_only_read():
-            raise CatalogUnavailableError(
-                f"The catalog database at {self.path} cannot be written: this user may not write "
-                f"to {Path(self.path + LOCKS).name} beside it.",
-                hint="Writers need the right to write to the database file and to its folder.",
-            )
+            raise refusal_to_write(self.path, self.path + LOCKS)
         _wait(lambda: _lock(self._file, fcntl.F_WRLCK, _WRITER, 1), BUSY_S, self.path)
 
     def lock_for_read(self) -> None:
@@ -295,9 +299,7 @@ class CatalogLocks:
         _wait(lambda: _lock(self._file, fcntl.F_RDLCK, _READING, 1), BUSY_S, self.path)
 
     def _may_only_read(self) -> bool:
-        if self._file == _NO_FILE:
-            return True
-        return fcntl.fcntl(self._file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        return self._file == _NO_FILE or _is_read_only(self._file)
 
     def try_lock_for_checkpoint(self, seconds: float) -> bool:
         """Shut readers out if there are none now, or none at some moment of the next seconds."""
@@ -309,8 +311,8 @@ class CatalogLocks:
         return True
 
     def is_last(self) -> bool:
-        """Tell whether no other connection is open, in any process."""
-        return _lock(self._file, fcntl.F_WRLCK, _OPEN, 1)
+        """Tell whether no other connection is open, in any process; a reader cannot know."""
+        return not self._may_only_read() and _lock(self._file, fcntl.F_WRLCK, _OPEN, 1)
 
     def unlock(self) -> None:
         """Let others write, read and checkpoint."""
@@ -326,13 +328,17 @@ class CatalogLocks:
             os.close(file)
 
 
-def _open_lock_file(path: str, mode: int) -> int:
-    """Open the lock file, for reading where this user may not write; -1 where there is none."""
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
-    except OSError as error:
-        if error.errno not in _NO_RIGHT:
-            raise
+def _open_lock_file(path: str, mode: int, access: Access) -> int:
+    """Open the lock file, for reading where this user may not write; -1 where there is none.
+
+    Who may not write to the database makes none: others could not write to theirs.
+    """
+    if access is Access.SHARED:
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+        except OSError as error:
+            if error.errno not in NO_RIGHT:
+                raise
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError):
@@ -344,9 +350,19 @@ def _identity_of(descriptor: int) -> FileIdentity:
     return FileIdentity(found.st_dev, found.st_ino)
 
 
+def _is_read_only(descriptor: int) -> bool:
+    return fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+
+
+def _is_locked_by_others(descriptor: int, start: int, length: int) -> bool:
+    request = struct.pack(_LOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+    found: int = struct.unpack(_LOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, request))[0]
+    return found != fcntl.F_UNLCK
+
+
 def _lock(descriptor: int, kind: int, start: int, length: int) -> bool:
     """Set a lock of the open file description; False if another one is in the way."""
-    request = struct.pack("hhqqi0q", kind, os.SEEK_SET, start, length, 0)
+    request = struct.pack(_LOCK, kind, os.SEEK_SET, start, length, 0)
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
     except AttributeError as error:

@@ -223,6 +223,9 @@ create table if not exists dl_schema_version (
     version integer primary key, name text not null, applied_at bigint not null
 )
 
+-- name: has_namespace
+select count(*) from pg_catalog.pg_namespace where nspname = :schema
+
 -- name: has_schema_version
 select count(*) from pg_catalog.pg_class c
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
