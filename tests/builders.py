@@ -1,6 +1,8 @@
 """Small tables, adds and catalogs, built the same way in every test."""
 
 import uuid
+from collections.abc import Iterable
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -9,6 +11,7 @@ from deltasql.protocol.actions import Add, Remove
 from deltasql.settings import MirrorSettings, Settings
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.string())])
+T = TypeVar("T")
 NO_MIRROR = Settings(mirror=MirrorSettings(mode="off"))
 
 
@@ -56,3 +59,10 @@ def paths(table: deltasql.Table, **choice) -> set[str]:
 
 def ids(table: deltasql.Table, **choice) -> list[int]:
     return sorted(table.scan(columns=["id"], **choice).to_arrow().column("id").to_pylist())
+
+
+def some(values: Iterable[T]) -> list[T]:
+    """Return the values as a list; none at all fail: a loop over them would check nothing."""
+    found = list(values)
+    assert found, "there is nothing to look at"
+    return found

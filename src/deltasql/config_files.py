@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deltasql.errors import ConfigError
+from deltasql.errors.nearest import did_you_mean
 
 PROJECT_FILE: Final = "deltasql.toml"
 _HINT: Final = "See the settings reference for the sections and names."
@@ -31,19 +32,30 @@ def find_files(env: Mapping[str, str], cwd: Path, config: str | None = None) -> 
     """Return the configuration files to read, the weakest first.
 
     Raises:
-        ConfigError: the file that was asked for is not there.
+        ConfigError: the file that was asked for is not there, or a place cannot be looked at.
     """
     asked = config or env.get("DELTASQL_CONFIG")
     if asked:
         file = cwd / Path(asked).expanduser()
-        if not file.is_file():
+        if not _is_file(file):
             raise ConfigError(f"The configuration file {file} does not exist.")
         return [file]
     home = env.get("HOME")
     base = Path(env["XDG_CONFIG_HOME"]) if env.get("XDG_CONFIG_HOME") else None
     base = base or (Path(home) / ".config" if home else None)
     candidates = [base / "deltasql" / "config.toml"] if base else []
-    return [file for file in [*candidates, cwd / PROJECT_FILE] if file.is_file()]
+    return [file for file in [*candidates, cwd / PROJECT_FILE] if _is_file(file)]
+
+
+def _is_file(file: Path) -> bool:
+    """Tell whether there is such a file; where nobody can tell, its settings may be missing."""
+    try:
+        return file.is_file()
+    except OSError as error:
+        raise ConfigError(
+            f"The configuration file {file} cannot be looked for: {error.strerror}.",
+            hint="Make its folder readable, or name another file by --config or DELTASQL_CONFIG.",
+        ) from error
 
 
 def read_layer(file: Path) -> Layer:
@@ -56,7 +68,12 @@ def read_layer(file: Path) -> Layer:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file} is not valid TOML: {error}.") from error
-    except (OSError, UnicodeDecodeError):
+    except OSError as error:
+        raise ConfigError(
+            f"The configuration file {file} cannot be read: {error.strerror}.",
+            hint="Make it readable, or name another file by --config or DELTASQL_CONFIG.",
+        ) from error
+    except UnicodeDecodeError:
         raise ConfigError(f"{file} cannot be read as UTF-8 text.") from None
     profiles = _section(document.pop("profiles", {}), "profiles", str(file))
     layers = {
@@ -113,7 +130,10 @@ def env_layer(env: Mapping[str, str], keys: Iterable[str]) -> Layer:
         if name in known:
             values[known[name]] = value
         elif name.startswith(tuple(sections)):
-            raise ConfigError(f"The environment variable {name} names no setting.", hint=_HINT)
+            raise ConfigError(
+                f"The environment variable {name} names no setting.",
+                hint=did_you_mean(name, known, _HINT),
+            )
     return Layer("the environment", values)
 
 

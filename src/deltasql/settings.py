@@ -17,10 +17,12 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 from deltasql.config_files import Layer, env_layer, env_name, find_files, read_layer
 from deltasql.errors import ConfigError
+from deltasql.errors.nearest import did_you_mean
 
 MirrorMode = Literal["inline", "worker", "off"]
 SchemaMode = Literal["create_if_missing", "error"]
 _FLAG: Final = "a flag"
+_SEE_REFERENCE: Final = "The settings reference lists all names."
 _UNITS: Final = {
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -279,7 +281,9 @@ def _profile_layers(files: list[Layer], asked: str | None) -> list[Layer]:
         known = sorted({profile for file in files for profile in file.profiles})
         raise ConfigError(
             f"There is no profile {name} in the configuration.",
-            hint=f"Profiles: {', '.join(known)}." if known else "No profile is configured.",
+            hint=did_you_mean(name, known, f"Profiles: {', '.join(known)}.")
+            if known
+            else "No profile is configured.",
         )
     return found
 
@@ -288,7 +292,12 @@ def _parse(key: str, value: object, source: str) -> tuple[str, str, Any]:
     section, _, name = key.partition(".")
     spec = {f.name: f for f in fields(Settings.SECTIONS.get(section, type(_NONE)))}.get(name)
     if spec is None:
-        raise ConfigError(f"{key} in {source} is not a setting.", setting=key, source=source)
+        raise ConfigError(
+            f"{key} in {source} is not a setting.",
+            hint=did_you_mean(key, _keys(), _SEE_REFERENCE),
+            setting=key,
+            source=source,
+        )
     try:
         return section, name, spec.metadata["parse"](value)
     except ValueError as error:

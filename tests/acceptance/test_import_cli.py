@@ -11,6 +11,7 @@ import sys
 import pytest
 
 import deltasql
+from builders import some
 from commands import data
 from deltasql.catalog.rows import TableState
 from deltasql.client import import_desk
@@ -71,7 +72,7 @@ def test_ndjson_is_one_event_per_line_and_ends_with_the_outcome(call, source, ta
 @pytest.mark.req("R72")
 def test_the_next_commands_can_be_typed_as_they_are(call, source, target):
     told = data(call("import", source, target, *LOCAL, "-o", "json"))
-    for line in told["next"]:
+    for line in some(told["next"]):
         words = line.split()
         assert words[0] == "deltasql"
         extra = LOCAL if words[1] == "import" else ()

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql
+from builders import some
 from deltasql.catalog.commit_rows import file_columns
 from deltasql.catalog.rows import TableState
 from deltasql.client.imports import ImportOptions, TableImport
@@ -36,9 +37,7 @@ def files_at(catalog, row, version):
 
 def require_replayed(catalog, row, history, first=0):
     """Compare everything that a snapshot tells with the naive replay."""
-    for version, state in enumerate(history.states()):
-        if version < first:
-            continue
+    for version, state in some(enumerate(history.states()))[first:]:
         adds = list(state.files.values())
         columns = file_columns(adds, range(len(adds)))
         names = ("path", "dv_id", "size", "num_records", "partition_values")

@@ -34,7 +34,7 @@ def live_through(place) -> None:
         before = sorted(file.name for file in log.iterdir())
         for number in range(2, 5):
             table.append(rows(number))
-        _fill(ballast)
+        fill(ballast)
         for _ in range(5):
             swept = catalog.mirror.run_once()
             assert (swept.mirrored, swept.failed) == (0, 1)
@@ -49,7 +49,7 @@ def live_through(place) -> None:
         assert catalog.mirror.verify("t") == []
 
 
-def _fill(ballast) -> None:
+def fill(ballast) -> None:
     """Take every byte that there is."""
     with ballast.open("wb", buffering=0) as file:
         for size in (65536, 4096, 1):
@@ -60,14 +60,14 @@ def _fill(ballast) -> None:
                 continue
 
 
-def _has_mounts() -> bool:
+def has_mounts() -> bool:
     if shutil.which("unshare") is None or shutil.which("mount") is None:
         return False
     trial = ["unshare", "-rm", "sh", "-c", "mount -t tmpfs none /mnt"]
     return subprocess.run(trial, capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.skipif(not _has_mounts(), reason="no mount namespaces for users here")
+@pytest.mark.skipif(not has_mounts(), reason="no mount namespaces for users here")
 def test_a_full_disk_tears_nothing_and_heals_when_there_is_room(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()

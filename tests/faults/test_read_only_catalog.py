@@ -175,13 +175,13 @@ def test_a_read_only_file_system_is_read(uri, folder, sides):
 def test_an_unreadable_file_is_an_error(uri, folder):
     (folder / "databases" / "catalog.db").chmod(0o600)
     found = _as_nobody(uri)
-    assert found["code"] == "DS306"
-    assert "Permission denied" in found["message"]
+    assert found["code"] == "DS311"
+    assert "may not open the catalog database" in found["message"]
 
 
 def test_a_folder_that_cannot_be_entered_is_an_error(uri, folder):
     (folder / "databases").chmod(0o700)
     found = _as_nobody(uri)
-    assert found["code"] == "DS306"
-    assert "Permission denied" in found["message"]
+    assert found["code"] == "DS311"
+    assert "may not open the catalog database" in found["message"]
     shutil.rmtree(folder / "databases")

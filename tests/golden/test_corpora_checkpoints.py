@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import some
 from corpora import needs_corpora
 from deltasql.errors import MalformedActionError
 from deltasql.log.checkpoint_rows import read_head
@@ -59,7 +60,7 @@ def test_every_checkpoint_gives_the_rows_of_the_slow_way(tables):
 @needs_corpora
 @pytest.mark.req("R60")
 def test_every_checkpoint_has_the_head_of_the_slow_way(tables):
-    for name, store, parts in checkpoints(tables):
+    for name, store, parts in some(checkpoints(tables)):
         if name == HEADLESS:
             with pytest.raises(MalformedActionError):
                 read_head(store, parts)

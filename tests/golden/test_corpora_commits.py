@@ -2,6 +2,7 @@
 
 import pytest
 
+from builders import some
 from corpora import EXPECTED, needs_corpora
 from deltasql.errors import MalformedActionError
 from deltasql.log.segment import build_segment
@@ -30,9 +31,20 @@ def commits(root):
     return [(file.version, (log / file.name).read_bytes()) for file in files]
 
 
+# Tables without a log, or of which only checkpoints are left.
+WITHOUT_COMMITS = {
+    "golden__no-delta-log-folder",
+    "kernelrs__crc-malformed",
+    "trino__statistics--parquet_struct_statistics_nan",
+    "trino__statistics--parquet_struct_statistics_null_count",
+}
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_every_commit_is_understood_and_its_canonical_form_is_a_fixed_point(tables, name):
-    for version, payload in commits(tables / name):
+    found = list(commits(tables / name))
+    assert bool(found) == (name not in WITHOUT_COMMITS)
+    for version, payload in found:
         actions = decode_commit(payload, version=version, lenient=True)
         canonical = serialize_actions(actions)
         again = decode_commit(canonical, version=version)
@@ -44,7 +56,7 @@ def test_every_commit_is_understood_and_its_canonical_form_is_a_fixed_point(tabl
 
 @pytest.mark.parametrize("name", sorted(DAMAGED & set(EXPECTED)))
 def test_a_damaged_commit_is_refused_by_line(tables, name):
-    for version, payload in commits(tables / name):
+    for version, payload in some(commits(tables / name)):
         with pytest.raises(MalformedActionError, match=f"version {version}, line 1"):
             decode_commit(payload, version=version, lenient=True)
 

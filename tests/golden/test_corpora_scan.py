@@ -185,6 +185,27 @@ def test_a_schema_of_others_is_printed_as_it_was(tables, name):
         assert printed == text
 
 
+# Tables without rows, or whose first columns hold no value of these types.
+NOTHING_TO_COMPARE = {
+    "deltars__concurrent_workers",
+    "deltars__delta-live-table",
+    "deltars__table_with_null_stats_in_notnull_struct",
+    "kdi__example",
+    "kdi__web_requests",
+    "kernelrs__cdf-table-delete-conditional-all-rows",
+    "kernelrs__cdf-table-delete-unconditional",
+    "kernelrs__crc-full",
+    "kernelrs__partition_cm--none",
+    "kernelrs__table-with-cdf",
+    "kernelrsgold__canonicalized-paths-normal-a",
+    "kernelrsgold__log-replay-special-characters-a",
+    "spark__dbr_8_0_non_generated_columns",
+    "trino__databricks122--identity_columns",
+    "trino__deltalake--deletion_vector_random_prefix",
+    "trino__deltalake--write_stats_as_json_column_mapping_name",
+}
+
+
 @pytest.mark.parametrize("name", IMPORTED)
 def test_a_filter_keeps_the_same_rows_as_filtering_afterwards(tables, name):
     """Row-group and partition pruning change nothing in the result."""
@@ -192,6 +213,7 @@ def test_a_filter_keeps_the_same_rows_as_filtering_afterwards(tables, name):
     metadata, _ = _replay(root)
     spec = _spec(metadata)
     everything = _scan(root)
+    tried = 0
     for field in spec.schema.fields[:4]:
         if field.type.name not in {"integer", "long", "short", "byte", "string", "date"}:
             continue
@@ -211,3 +233,5 @@ def test_a_filter_keeps_the_same_rows_as_filtering_afterwards(tables, name):
             kept = _scan(root, columns=[field.name], predicate=where)
             found = [one for batch in kept for one in batch.column(0).to_pylist()]
             assert found == [one for one in values if one is not None and holds(one)]
+            tried += 1
+    assert bool(tried) == (name not in NOTHING_TO_COMPARE)

@@ -7,7 +7,7 @@ import pytest
 
 import delta_spark
 import deltasql
-from builders import a_table
+from builders import a_table, some
 from deltasql.errors import SchemaError, TableStateError
 from deltasql.spark import write
 from readers import read_deltasql, sort_rows
@@ -92,7 +92,7 @@ def test_deletion_vectors_do_not_disturb_an_append(session, uri, tmp_path):
     with deltasql.connect(uri) as catalog:
         table = catalog.table("t")
         stats = table.snapshot().files(["stats"]).column("stats").to_pylist()
-        assert all('"tightBounds":true' in text for text in stats)
+        assert all('"tightBounds":true' in text for text in some(stats))
         delta_spark.forget()
         assert len(delta_spark.read_delta_spark(str(place))) == 6000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +30,14 @@ from deltasql.errors import (
     CatalogCorruptError,
     CatalogError,
     CatalogUnavailableError,
+    DeltaSqlError,
     PermissionDeniedError,
     TableExistsError,
     TableNotFoundError,
     TableStateError,
     VersionNotFoundError,
 )
+from deltasql.errors.nearest import missing_table_error
 from deltasql.protocol.codec import dump_values
 from deltasql.storage.location import parse_location
 
@@ -45,6 +48,11 @@ _LONGEST_NAME = 255
 _NEWEST = 2**63 - 1
 # Said of a name by whoever creates a table.
 NAME_TAKEN = "Choose another name, or take the table that is there: exist_ok=True (--exist-ok)."
+
+
+# Names that a misspelt one is compared with: a catalog may have very many.
+_MAX_NAMES = 2_000
+_TYPOS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +82,29 @@ class SqlCatalog:
         Raises:
             TableNotFoundError: there is none.
         """
+        row = self.find_table(name)
+        if row is None:
+            raise self._missing(name)
+        return row
+
+    def find_table(self, name: str) -> TableRow | None:
+        """Return a table by its name, or None."""
         namespace, short = split_name(name)
         rows = self.database.rows("table_by_name", namespace=namespace, name=short)
-        if not rows:
-            raise TableNotFoundError(f"There is no table {name!r} in the catalog.", table=name)
-        return table_row(rows[0])
+        return table_row(rows[0]) if rows else None
+
+    def _missing(self, name: str) -> TableNotFoundError:
+        """Return the error of a name that no table has, with the nearest one that a table has."""
+        near: list[str] = []
+        with suppress(DeltaSqlError):  # what is wrong is told without a suggestion too
+            for namespace, short in self.database.rows(
+                "names_of_length",
+                shortest=len(split_name(name)[1]) - _TYPOS,
+                longest=len(split_name(name)[1]) + _TYPOS,
+                most=_MAX_NAMES,
+            ):
+                near.append(f"{namespace}.{short}" if namespace else short)
+        return missing_table_error(name, near)
 
     def table_by_id(self, table_id: str) -> TableRow:
         """Return a table, also a dropped one, by its id."""

@@ -115,6 +115,7 @@ class Committer:
         if len(set(tables)) != len(tables):
             raise InvalidCommitError("A transaction commits to each table once.")
         may_be_fast = len(requests) == 1 and transaction_id is None and create is None and not reads
+        lost: Exception | None = None
         for _ in range(_SENDS):
             try:
                 if may_be_fast:
@@ -128,9 +129,8 @@ class Committer:
                 found = self._resolve(requests, ceiling)
                 if found is not None:
                     return found
-        raise CatalogUnavailableError(
-            "The connection was lost during COMMIT again and again; nothing was committed."
-        )
+                lost = error
+        raise _not_committed(lost)
 
     def _send_fast(self, request: CommitRequest) -> Committed | None:
         try:
@@ -370,6 +370,17 @@ class Committer:
                 return None
             self.sleep(wait)
             wait = min(wait * 2, 2.0)
+
+
+def _not_committed(lost: Exception | None) -> CatalogUnavailableError:
+    """Return the error of a commit that was lost on every attempt, by its cause if it is known."""
+    cause = lost.__cause__ if lost is not None else None
+    if isinstance(cause, DeltaSqlError) and not isinstance(cause, CommitUnknownError):
+        message = f"Nothing was committed: {cause.message}"
+        return CatalogUnavailableError(message, hint=cause.advice or None)
+    return CatalogUnavailableError(
+        "The connection was lost during COMMIT again and again; nothing was committed."
+    )
 
 
 def _no_rows() -> list[tuple[Any, ...]]:

@@ -15,7 +15,8 @@ from deltasql.cli.arguments import (
     yes_option,
 )
 from deltasql.cli.lag import warn_of_lag
-from deltasql.errors import BadArgumentError, TableNotFoundError
+from deltasql.errors import BadArgumentError
+from deltasql.errors.nearest import missing_table_error
 
 if TYPE_CHECKING:
     from deltasql.client.catalog import Catalog, TableInfo
@@ -154,5 +155,5 @@ def _find(catalog: Catalog, name: str) -> TableInfo:
     known = [*catalog.tables(), *catalog.unfinished_imports()]
     found = next((info for info in known if info.name == name), None)
     if found is None:
-        raise TableNotFoundError(f"There is no table {name!r}.", table=name)
+        raise missing_table_error(name, [info.name for info in known])
     return found

@@ -12,7 +12,7 @@ from deltasql.catalog import migrations
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.imports import Imported, ImportOptions, TableImport
 from deltasql.client.session import Session
-from deltasql.errors import SchemaMissingError, TableNotFoundError, TableStateError
+from deltasql.errors import SchemaMissingError, TableStateError
 from deltasql.importer.engine import Engine, LocalEngine
 from deltasql.importer.progress import Observer
 from deltasql.uri import CatalogUri
@@ -45,9 +45,8 @@ def going_on(session: Session, name: str, options: ImportOptions) -> ImportOptio
     """
     if not (options.resume and options.checkpoint_only):
         return options
-    try:
-        row = session.book.table(name)
-    except TableNotFoundError:
+    row = session.book.find_table(name)
+    if row is None:
         return options
     has_versions = row.current_version >= row.first_version
     return replace(options, checkpoint_only=not has_versions)

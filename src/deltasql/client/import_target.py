@@ -14,7 +14,6 @@ from deltasql.errors import (
     ObjectNotFoundError,
     OwnershipError,
     TableExistsError,
-    TableNotFoundError,
 )
 from deltasql.importer.plan import ImportPlan
 from deltasql.log.owner import read_owner
@@ -174,10 +173,7 @@ def existing(session: Session, place: NewTable) -> TableRow | None:
         TableExistsError: one has the name and another one the place.
     """
     full_name = f"{place.namespace}.{place.name}" if place.namespace else place.name
-    try:
-        found = session.book.table(full_name)
-    except TableNotFoundError:
-        found = None
+    found = session.book.find_table(full_name)
     there = session.book.table_at(place.location_key)
     if found is not None and there is not None and found.table_id != there.table_id:
         raise TableExistsError(

@@ -14,7 +14,8 @@ from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.repeats import written_before
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions, StagedTable
-from deltasql.errors import BadArgumentError, CommitConflictError, TableNotFoundError
+from deltasql.errors import BadArgumentError, CommitConflictError
+from deltasql.errors.nearest import missing_table_error
 
 _logger = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class Transaction:
         if self._pinned is None:
             return self._session.book.table(name)
         if name not in self._pinned:
-            raise TableNotFoundError(f"There is no table {name!r} in the catalog.", table=name)
+            raise missing_table_error(name, self._pinned)
         return self._pinned[name]
 
     def commit(self) -> Mapping[str, int]:

@@ -102,7 +102,7 @@ class VacuumedError(CatalogError):
 
 
 class CatalogCorruptError(CatalogError):
-    """The catalog contradicts itself."""
+    """The catalog is damaged or contradicts itself."""
 
     code = "DS310"
     hint = "Stop writing to the table and restore the database from a backup."
@@ -119,9 +119,9 @@ class PermissionDeniedError(CatalogError):
 
 
 class LoginRefusedError(CatalogUnavailableError):
-    """The database refused the login, or its identity could not be proven."""
+    """The server refused the login, has no such role or database, or is not proven to be it."""
 
     code = "DS312"
     retryable = False
     exit_code = 1
-    hint = "Check the user, the password and the TLS parameters of the URI."
+    hint = "Check the user, the password, the database and the TLS parameters of the URI."

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from deltasql.errors import BadArgumentError
+from deltasql.errors.nearest import nearest
 from deltasql.protocol.columns import CONSTRAINT_PREFIX
 from deltasql.protocol.required_features import FEATURE_PREFIX
 
@@ -109,8 +109,7 @@ def _is_known(name: str) -> bool:
 
 
 def _hint(name: str) -> str:
-    folded = {known.lower(): known for known in _KNOWN}
-    close = get_close_matches(name.lower(), folded, n=1, cutoff=0.8)
-    if close:
-        return f"Did you mean {folded[close[0]]}?"
+    meant = nearest(name, _KNOWN)
+    if meant:
+        return f"Did you mean {meant}?"
     return "Names of your own must not begin with delta. or deltasql."

@@ -37,6 +37,10 @@ _KINDS: dict[int, type[StorageError]] = {
 }
 
 
+_MAKE_ROOM = "Make room on the disk of the table, then try again."
+_HINTS = {errno.ENOSPC: _MAKE_ROOM, errno.EDQUOT: _MAKE_ROOM}
+
+
 @contextmanager
 def translated(doing: str, key: str) -> Iterator[None]:
     """Turn an OSError inside into our error that names the key; all others mean "try again"."""
@@ -51,4 +55,5 @@ def from_os(error: OSError, doing: str, key: str) -> StorageError:
     number = error.errno or 0
     kind = _KINDS.get(number, StorageUnavailableError)
     reason = os.strerror(number) if number else type(error).__name__
-    return kind(f"Could not {doing} {key!r}: {reason}.", key=key, errno=number)
+    message = f"Could not {doing} {key!r}: {reason}."
+    return kind(message, hint=_HINTS.get(number), key=key, errno=number)

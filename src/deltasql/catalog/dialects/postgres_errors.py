@@ -36,10 +36,14 @@ _WANTS_CA = (
     "sslrootcert=/path/ca.pem), and the server by the name that the certificate holds."
 )
 _WANTS_OTHER = "The server admits nobody from here this way: check user, database and ?sslmode=…"
+_WANTS_DATABASE = "Create the database with `createdb`, or correct its name in the URI."
+_WANTS_ROLE = "Create the role with `createuser`, or correct the user in the URI or PGUSER."
 _WANTS_PLAIN = "Switch TLS on in the server; ?sslmode=prefer would send everything readable."
 _REFUSALS = (
     (re.compile(r"no password supplied|password authentication failed"), _WANTS_WORD),
     (re.compile(r"certificate verify failed|root certificate|server certificate"), _WANTS_CA),
+    (re.compile(r"database \"[^\"]*\" does not exist"), _WANTS_DATABASE),
+    (re.compile(r"role \"[^\"]*\" does not exist"), _WANTS_ROLE),
     (re.compile(r"does not support SSL, but SSL was required"), _WANTS_PLAIN),
     (
         re.compile(

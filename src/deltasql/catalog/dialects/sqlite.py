@@ -34,6 +34,7 @@ from deltasql.catalog.dialects.parts import number_ranges, read_side_by_side
 from deltasql.catalog.dialects.pool import Pool, weakly
 from deltasql.catalog.dialects.sqlite_access import FileIdentity
 from deltasql.catalog.dialects.sqlite_connection import SqliteConnection, make_wal
+from deltasql.catalog.dialects.sqlite_place import is_there, require_folder
 from deltasql.catalog.dialects.sqlite_probe import NO_TABLES, require_catalog
 from deltasql.catalog.dialects.sqlite_watch import SqliteWatch
 from deltasql.catalog.dialects.staging import SQLITE_WORDS, require_all
@@ -75,7 +76,8 @@ class SqliteDatabase:
         refuse_network_file_system(path)
         if must_exist:
             require_catalog(path, self.queries.get("has_schema_version").text)
-        elif not path.exists():
+        elif not is_there(path):
+            require_folder(path)
             make_wal(path)
         # by a weak reference: the finalizer below holds the pool, and the pool must not hold us
         self._pool = Pool(

@@ -74,7 +74,7 @@ def make_wal(path: Path) -> None:
     Raises:
         ConfigError: the file cannot be used that way.
     """
-    with _gate.call, mapped():
+    with _gate.call, mapped(path):
         raw = AdbcConnection(adbc_driver_sqlite.connect(_address(path, "mode=rwc")))
         try:
             raw.rows(f"pragma busy_timeout = {BUSY_S * 1000:.0f}")
@@ -91,7 +91,7 @@ def make_wal(path: Path) -> None:
 def query_once(path: Path, access: Access, text: str) -> list[tuple[Any, ...]]:
     """Run one query on a file that may be no catalog: no lock file, no change of its mode."""
     _refuse_unsafe_child()
-    with _gate.call, mapped():
+    with _gate.call, mapped(path):
         raw = AdbcConnection(adbc_driver_sqlite.connect(_address(path, access)))
         try:
             return raw.rows(text)
@@ -125,7 +125,7 @@ class SqliteConnection:
                 _require_same(path, self._guard.database, expected)
                 self._locks = CatalogLocks(path, self._access)
         try:
-            with _gate.call, mapped():
+            with _gate.call, mapped(path):
                 database = adbc_driver_sqlite.connect(_address(path, self._access))
                 self._raw = AdbcConnection(database, guesses_types=True)
             self._set_up()
@@ -230,24 +230,24 @@ class SqliteConnection:
 
     def execute(self, text: str, values: bytes | None = None, blob: bytes | None = None) -> None:
         """Run a statement."""
-        with self._call(), mapped():
+        with self._call(), mapped(self._guard.path):
             self._driver().execute(text, values, blob)
 
     def rows(self, text: str, values: bytes | None = None) -> list[tuple[Any, ...]]:
         """Run a query and return its rows."""
-        with self._call(), mapped():
+        with self._call(), mapped(self._guard.path):
             return self._driver().rows(text, values)
 
     def ingest(self, name: str, rows: pa.Table) -> int:
         """Append rows to a temporary table and return how many arrived."""
-        with self._call(), mapped():
+        with self._call(), mapped(self._guard.path):
             return self._driver().ingest(name, rows)
 
     def batches(self, text: str, values: bytes | None) -> Generator[pa.RecordBatch, None, None]:
         """Run a query and yield its rows in batches."""
         with closing(self._driver().batches(text, values)) as batches:
             while True:
-                with self._call(), mapped():
+                with self._call(), mapped(self._guard.path):
                     batch = next(batches, None)
                 if batch is None:
                     return
@@ -311,7 +311,9 @@ class SqliteConnection:
             self.execute("commit")
         except CatalogError as error:
             self._roll_back()
-            raise CommitUnknownError(f"COMMIT failed: {error.message}") from error
+            repeat = "A commit that is sent again with its commit_id is never applied twice."
+            hint = f"{error.advice} {repeat}" if error.advice else None
+            raise CommitUnknownError(f"COMMIT failed: {error.message}", hint=hint) from error
         except BaseException:
             self._roll_back()
             raise

@@ -39,6 +39,7 @@ from deltasql.catalog.dialects.sqlite_access import (
     identity,
     refusal_to_write,
 )
+from deltasql.catalog.dialects.sqlite_place import no_right_error
 from deltasql.errors import CatalogReplacedError, CatalogUnavailableError, ConfigError
 
 BUSY_S = 30.0
@@ -253,6 +254,13 @@ def _guard(path: Path, make_wal: Callable[[], None], access: Access) -> Database
         return DatabaseGuard(path, make_wal, access)
     except FileNotFoundError as error:
         raise CatalogReplacedError(f"The catalog database at {path} is gone.") from error
+    except IsADirectoryError as error:
+        raise ConfigError(
+            f"The catalog database {path} is a folder.",
+            hint="Name a file in it: deltasql://sqlite/<folder>/<file>.",
+        ) from error
+    except PermissionError as error:
+        raise no_right_error(path) from error
     except OSError as error:
         raise CatalogUnavailableError(
             f"The catalog database at {path} cannot be opened: {error.strerror}."

@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 
 from deltasql.catalog.dialects.sqlite_access import INDEX, LOCKS, WAL, Access, size_of
 from deltasql.catalog.dialects.sqlite_connection import query_once
-from deltasql.errors import CatalogUnavailableError, SchemaMissingError
+from deltasql.catalog.dialects.sqlite_place import no_right_error
+from deltasql.errors import CatalogError, CatalogUnavailableError, SchemaMissingError
 
 NO_TABLES = "the database there has no deltasql tables"
 _MAGIC = b"SQLite format 3\x00"
@@ -24,7 +25,7 @@ def require_catalog(path: Path, has_tables: str) -> None:
 
     Raises:
         SchemaMissingError: says what is there.
-        CatalogUnavailableError: this user may not look.
+        PermissionDeniedError: this user may not look.
     """
     try:
         found = path.stat()
@@ -71,7 +72,9 @@ def _missing(path: Path, reason: str, hint: str | None = None) -> SchemaMissingE
     return SchemaMissingError(f"There is no catalog at {path}: {reason}.", hint=hint)
 
 
-def _closed(path: Path, error: OSError) -> CatalogUnavailableError:
+def _closed(path: Path, error: OSError) -> CatalogError:
+    if isinstance(error, PermissionError):
+        return no_right_error(path)
     return CatalogUnavailableError(
         f"The catalog database at {path} cannot be opened: {error.strerror}."
     )

@@ -25,6 +25,11 @@ select {table_columns} from dl_tables t where t.table_id = :table_id
 select {table_columns} from dl_tables t
 where t.namespace = :namespace and t.name = :name and t.state <> 'deleted'
 
+-- name: names_of_length
+select t.namespace, t.name from dl_tables t
+where t.state <> 'deleted' and length(t.name) between :shortest and :longest
+order by t.namespace, t.name limit :most
+
 -- name: all_tables
 select {table_columns} from dl_tables t where t.state <> 'deleted' order by t.namespace, t.name
 
