@@ -9,8 +9,6 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 WORKERS = TESTS / "faults" / "workers.py"
-
-
 # The code under test may be found by PYTHONPATH.
 PATH = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
 

@@ -79,13 +79,12 @@ grant delete on dl_files to :"writer";
 grant insert, update (expires_at), delete on dl_open_work to :"writer";
 
 -- The operator creates, renames, drops, detaches, pauses, cleans up, repairs and recovers. Of what
--- the audit stands on it deletes nothing: tables stay as rows, renumbered commits stay as they were.
+-- the audit stands on it deletes nothing: tables stay as rows.
 grant insert, update, delete on all tables in schema :"schema" to :"operator";
 revoke insert, update, delete on dl_schema_version, dl_history, dl_file_changes, dl_mirror_lag
   from :"operator";
 revoke insert, delete on dl_catalog, dl_counters from :"operator";
 revoke delete on dl_tables from :"operator";
-revoke update, delete on dl_rebased_commits, dl_rebased_chunks from :"operator";
 
 -- A commit writes the table's state, so writers have the right to that column; these policies keep
 -- them from the two states that end a table. Rows are hidden from nobody.

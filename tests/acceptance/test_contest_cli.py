@@ -1,4 +1,4 @@
-"""`mirror repair --adopt`, `fsck` and a taken `--listen` as users meet them: a process."""
+"""`mirror repair` of a contest, `fsck` and a taken `--listen` as users meet them: a process."""
 
 import json
 import socket
@@ -9,7 +9,7 @@ import deltasql
 from builders import a_table, rows
 from foreign import a_foreign_file, put_foreign
 
-ADOPT = ("mirror", "repair", "orders", "--adopt")
+REPAIR = ("mirror", "repair", "orders")
 
 
 @pytest.fixture
@@ -19,52 +19,81 @@ def uri(tmp_path):
 
 @pytest.fixture
 def contested(uri, tmp_path):
+    """Version 1 was made twice, and the foreign writer went on to 2."""
     with deltasql.connect(uri, committer="ada") as catalog:
         table = a_table(catalog, tmp_path)
-        put_foreign(table, 1, a_foreign_file(table, 100))
+        for version, number in ((1, 100), (2, 101)):
+            put_foreign(table, version, a_foreign_file(table, number), is_blind_append=True)
         table.append(rows(1), commit_id="mine")
         assert table.state == "conflict"
 
 
-def test_the_plan_is_shown_then_asked_for_then_made(run, contested):
-    plan = json.loads(run(*ADOPT, "--dry-run", "-o", "json").stdout)
-    assert [(row["difference"], row["version"], row["done"]) for row in plan] == [
-        ("foreign_commit", 1, False),
-        ("own_commit", 1, False),
-    ]
-    assert plan[1]["what"] == "version 1 becomes version 2"
-    assert plan[1]["detail"] == "WRITE by ada, 1 added, 0 removed"
-    assert "log: " in plan[0]["detail"]
-    text = run(*ADOPT, "--dry-run").stdout
-    assert "version 1 becomes version 2" in text
-    refused = run(*ADOPT, code=2)
-    assert "Give 1 commits of orders new numbers" in refused.stderr
-    assert "WRITE by ada, 1 added, 0 removed: version 1 becomes version 2." in refused.stderr
-    run(*ADOPT, "--yes")
+def rows_of(run, *arguments, **options):
+    return json.loads(run(*REPAIR, *arguments, "-o", "json", **options).stdout)
+
+
+def test_without_a_decision_the_plan_for_both_ways_is_shown(run, contested):
+    for arguments in ((), ("--dry-run",)):
+        plan = rows_of(run, *arguments, code=3)
+        assert [(row["difference"], row["version"], row["done"]) for row in plan] == [
+            ("foreign_commit", 1, False),
+            ("unknown_commit", 2, False),
+        ]
+        assert plan[0]["what"].startswith("replace: SQL's commit is put; recommit: becomes version")
+        assert plan[1]["what"].startswith("replace: taken away; recommit: becomes version 3 of SQL")
+        assert "log: " in plan[0]["detail"]
+        assert "--recommit" in plan[0]["action"]
+    assert len(json.loads(run("history", "orders", "-o", "json").stdout)) == 2
+
+
+def test_recommit_shows_its_plan_then_asks_then_does_it(run, contested):
+    plan = rows_of(run, "--recommit", "--dry-run")
+    assert [row["done"] for row in plan] == [False, False]
+    assert plan[0]["what"].startswith("becomes version 2 of SQL; SQL's commit is put; its bytes")
+    refused = run(*REPAIR, "--recommit", code=2)
+    assert "Commit the foreign commits of orders again" in refused.stderr
+    assert "becomes version 2 of SQL" in refused.stderr
+    done = rows_of(run, "--recommit", "--yes")
+    assert [row["done"] for row in done] == [True, True]
+    assert "_delta_log/_deltasql_saved/" in done[0]["what"]
     history = json.loads(run("history", "orders", "-o", "json").stdout)
-    assert [(e["version"], e["origin"], e["rebased_from"]) for e in history[:2]] == [
-        (2, "commit", 1),
-        (1, "adopted", None),
+    assert [(e["version"], e["operation"]) for e in history] == [
+        (3, "FOREIGN"),
+        (2, "FOREIGN"),
+        (1, "WRITE"),
+        (0, "CREATE TABLE"),
     ]
-    assert "rebased_from" in run("history", "orders").stdout
-    assert json.loads(run("show", "orders", "-o", "json").stdout)["renumberings"] == 1
+    run("fsck", "orders")
+    run(*REPAIR, "--recommit", "--yes")
+    assert len(json.loads(run("history", "orders", "-o", "json").stdout)) == 4
+
+
+def test_replace_asks_and_keeps_the_foreign_commits(run, contested):
+    run(*REPAIR, "--replace", code=2)
+    plan = rows_of(run, "--replace", "--dry-run")
+    assert "its bytes are kept in _delta_log/_deltasql_saved/" in plan[1]["what"]
+    done = rows_of(run, "--replace", "--yes")
+    assert [row["what"].split(";")[0] for row in done] == ["SQL's commit is put", "taken away"]
+    assert len(json.loads(run("history", "orders", "-o", "json").stdout)) == 2
     run("fsck", "orders")
 
 
-def test_a_commit_that_cannot_move_is_named_and_the_way_out_too(run, uri, tmp_path):
+def test_a_commit_that_cannot_be_committed_again_is_named_and_the_way_out_too(run, uri, tmp_path):
     with deltasql.connect(uri, committer="ada") as catalog:
         table = a_table(catalog, tmp_path)
         table.append(rows(1))
         put_foreign(table, 2, a_foreign_file(table, 100))
-        table.delete("day = 'a'")
-    plan = run(*ADOPT, "--dry-run", "-o", "json", code=3)
-    told = json.loads(plan.stdout)[-1]["what"]
-    assert told.startswith("cannot become version 3: against version 2 (FOREIGN)")
-    done = run(*ADOPT, "--yes", code=4)
-    assert "error[DS506]: Version 2 of orders (DELETE by ada) cannot become" in done.stderr
+        table.append(rows(2))
+    plan = rows_of(run, "--recommit", "--dry-run", code=3)
+    assert plan[0]["what"].startswith("cannot be committed again: against version 2 of SQL (WRITE)")
+    done = run(*REPAIR, "--recommit", "--yes", code=4)
+    assert "error[DS506]: Version 2 in the log of orders (FOREIGN by mallory)" in done.stderr
     assert "--replace" in done.stderr
-    assert "not both" in run(*ADOPT, "--replace", "--yes", code=2).stderr
-    run("mirror", "repair", "orders", "--replace", "--yes")
+    assert "error[DS506]" in run(*REPAIR, "--recommit", code=4).stderr  # nothing to ask about
+    adopted = run(*REPAIR, "--adopt", code=4)
+    assert "error[DS501]: Version 2 of orders is in SQL and, with other bytes" in adopted.stderr
+    assert "not both" in run(*REPAIR, "--recommit", "--replace", "--yes", code=2).stderr
+    run(*REPAIR, "--replace", "--yes")
     run("fsck")
 
 

@@ -1,5 +1,6 @@
 """Forward migrations on every dialect: applied once, refused when the code is older."""
 
+import json
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +50,7 @@ def test_many_processes_may_initialize_at_once(database, catalog_uri):
     def work() -> None:
         try:
             with deltasql.connect(catalog_uri) as catalog:
+                catalog.create_if_missing()
                 assert catalog.tables() == []
         except BaseException as error:  # noqa: BLE001 (reported below)
             failures.append(error)
@@ -93,6 +95,41 @@ def test_a_schema_newer_than_the_code_is_refused(database, catalog_uri):
     ):
         with pytest.raises(SchemaOutdatedError, match="999"):
             refused()
+
+
+def execute(work, text: str) -> None:
+    is_sqlite = hasattr(work.connection, "rows")
+    work.connection.execute(text if is_sqlite else text.encode())
+
+
+def test_a_catalog_that_once_renumbered_commits_is_migrated(database, catalog_uri, tmp_path):
+    """The records of old numbers go; the versions, under the numbers that they have, stay."""
+    with deltasql.connect(catalog_uri) as catalog:
+        table = a_table(catalog, tmp_path)
+        table.append(rows(1))
+        table_id, history = table.table_id, table.history()
+        catalog.mirror.pause("orders")
+        properties = table.refresh().properties
+    older = migrations.known_migrations(database.dialect.name)[2]
+    with database.write() as work:
+        database.script(older.text, work)
+        execute(work, "delete from dl_schema_version where version = 8")
+    with database.write() as work:
+        execute(
+            work,
+            "insert into dl_rebased_commits (table_id, renumbering, old_version, new_version, "
+            "commit_id, committed_at, operation, payload_bytes, digest, rebased_at) values "
+            f"('{table_id}', 1, 0, 1, 'own', 1, 'WRITE', 0, 'd', 1)",
+        )
+        kept = json.dumps({**properties, "deltasql.renumbered": "1"})
+        execute(work, f"update dl_tables set properties = '{kept}'")
+    (step,) = initialize(database)
+    assert (step.version, step.name) == (8, "no_renumbering")
+    with deltasql.connect(catalog_uri) as catalog:
+        table = catalog.table("orders")
+        assert table.history() == history
+        assert table.refresh().properties == properties
+        assert table.append(rows(2)) == 2
 
 
 def test_without_leave_to_create_nothing_is_created(catalog_uri):
@@ -156,10 +193,11 @@ def test_a_file_that_is_no_database_is_told_as_such(tmp_path, content):
     file = tmp_path / "c.db"
     file.write_bytes(content)
     if not content:
-        deltasql.connect(f"deltasql://sqlite/{file}").close()
+        with deltasql.connect(f"deltasql://sqlite/{file}") as catalog:
+            catalog.create_if_missing()
         return
-    with pytest.raises(CatalogError):
-        deltasql.connect(f"deltasql://sqlite/{file}")
+    with deltasql.connect(f"deltasql://sqlite/{file}") as catalog, pytest.raises(CatalogError):
+        catalog.create_if_missing()
     assert file.read_bytes() == content
 
 

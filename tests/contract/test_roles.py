@@ -11,6 +11,7 @@ import pytest
 
 import pg_roles
 from builders import a_table, ids, rows
+from contests import was_checked_before
 from deltasql.errors import PermissionDeniedError
 from deltasql.protocol.schema import Primitive, StructField
 from deltasql.settings import MirrorSettings, Settings
@@ -243,16 +244,17 @@ def test_an_operator_vacuums_and_a_writer_does_not(lake, table):
         check_invariants(catalog, table)
 
 
-def test_an_operator_adopts_a_foreign_commit_and_a_worker_does_not(lake, table):
+def test_an_operator_commits_a_foreign_commit_again_and_a_worker_does_not(lake, table):
     with lake.connect("writer") as catalog:
         found = catalog.table(table)
-        put_foreign(found, 2, a_foreign_file(found, 100))
+        was_checked_before(found)
+        put_foreign(found, 2, a_foreign_file(found, 100), is_blind_append=True)
         found.append(rows(3))
         assert found.refresh().state == "conflict"
     with lake.connect("worker") as catalog, denied("dl_"):
-        catalog.mirror.repair(table, adopt=True)
+        catalog.mirror.repair(table, recommit=True)
     with lake.connect("operator") as catalog:
-        catalog.mirror.repair(table, adopt=True)
+        catalog.mirror.repair(table, recommit=True)
         assert ids(catalog.table(table)) == [1, 2, 3, 100]
         check_invariants(catalog, table)
 

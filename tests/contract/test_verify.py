@@ -151,15 +151,15 @@ def test_a_conflict_is_settled_by_replacing_and_commits_go_on(catalog, table):
     assert kinds(catalog) == []
 
 
-def test_what_stands_on_a_contested_commit_is_adopted_with_it(catalog, table):
+def test_what_stands_on_a_contested_commit_is_settled_with_it(catalog, table):
     for version in (13, 14):
-        foreign = f'{{"commitInfo":{{"timestamp":{version}}}}}\n'
+        foreign = f'{{"commitInfo":{{"timestamp":{version},"isBlindAppend":true}}}}\n'
         (log_of(table) / commit_key(version)).write_text(foreign)
     table.commit([an_add("ours")])
     assert kinds(catalog) == [Difference.FOREIGN_COMMIT, Difference.UNKNOWN_COMMIT]
     assert [one.done for one in catalog.mirror.repair("orders")] == [False, False]
-    done = catalog.mirror.repair("orders", adopt=True)
-    assert [one.done for one in done] == [True, True, True]
+    done = catalog.mirror.repair("orders", recommit=True)
+    assert [one.done for one in done] == [True, True]
     assert (table.version, table.state) == (15, "active")
     check_invariants(catalog, "orders")
     assert kinds(catalog) == []

@@ -63,9 +63,9 @@ def test_the_worker_alerts_about_a_conflict_that_a_writer_met(contested, reconci
 
 def test_a_conflict_that_is_settled_and_comes_back_is_news(contested, catalog, reconciler, alerts):
     reconciler.run_once()
-    catalog.mirror.repair("orders", adopt=True)
+    catalog.mirror.repair("orders", replace=True)
     reconciler.run_once()
-    put_foreign(contested, 3, a_foreign_file(contested, 101))
+    put_foreign(contested, 2, a_foreign_file(contested, 101))
     contested.append(rows(2))
     reconciler.run_once()
     assert [alert.kind for alert in alerts] == ["mirror_conflict"] * 2
@@ -83,7 +83,7 @@ def test_a_table_in_conflict_is_counted_and_its_lag_stays_visible(
     reconciler.clock = lambda: later
     reconciler.run_once()
     assert registry.get_sample_value("deltasql_mirror_lag_seconds", where) == 900
-    catalog.mirror.repair("orders", adopt=True)
+    catalog.mirror.repair("orders", replace=True)
     reconciler.run_once()
     assert registry.get_sample_value("deltasql_tables_in_conflict") == 0
     assert registry.get_sample_value("deltasql_mirror_lag_versions", where) == 0

@@ -1,5 +1,6 @@
 """Upkeep that dies at one of its points has done all or nothing of that step, and is done again."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR, a_table, an_add, ids, rows
+from contests import check_settled, contest, saved
 from deltasql.errors import StorageUnavailableError
 from deltasql.protocol.files import commit_key
 from deltasql.storage.local import LocalStore
@@ -90,6 +92,57 @@ def test_a_repair_by_the_operators_word(catalog, table, point):
     assert table.commit([an_add("next")]) == 3
     assert catalog.mirror.verify("orders") == []
     check_invariants(catalog, "orders")
+
+
+CONTEST_POINTS = [
+    "after-set-state",
+    "foreign-kept-aside",
+    "foreign-file-taken-away",
+    "foreign-taken-away",
+    "foreign-replaced",
+    "before-put",
+    "after-put",
+    "before-batch-status",
+    "after-batch-status",
+]
+RECOMMIT_POINTS = [
+    "after-files",
+    "after-version-row",
+    "before-recommit-commit",
+    "after-recommit-commit",
+]
+
+
+@pytest.mark.req("R87")
+@pytest.mark.parametrize("passage", [1, 2])
+@pytest.mark.parametrize(
+    ("way", "point"),
+    [("replace", point) for point in CONTEST_POINTS]
+    + [("recommit", point) for point in (*RECOMMIT_POINTS, *CONTEST_POINTS)],
+)
+def test_a_contest_is_settled_by_saying_it_again(catalog, table, way, point, passage):
+    """Whatever was done before is not done twice, and nothing is lost on either side."""
+    foreign = contest(table, ours=(10, 11), theirs=(100, 101, 102))
+    for number in (3, 4):
+        (commit_file(table, number).parent / f"{number:020d}.crc").write_text("{}")
+    left = [passage]
+
+    def stop(name):
+        left[0] -= name == point
+        if name == point and left[0] == 0:
+            raise StopError
+
+    with hooked(stop), contextlib.suppress(StopError):
+        catalog.mirror.repair("orders", **{way: True})
+    assert left[0] < passage  # the point was passed
+    catalog.mirror.repair("orders", **{way: True})
+    theirs = [100, 101, 102] if way == "recommit" else []
+    assert ids(table) == [1, 10, 11, *theirs]
+    assert table.version == 3 + len(theirs)
+    names = {commit_file(table, version).name for version in foreign}
+    assert set(saved(table)) == names | {f"{number:020d}.crc" for number in (3, 4)}
+    assert [saved(table)[commit_file(table, v).name] for v in foreign] == list(foreign.values())
+    check_settled(catalog, table, acknowledged={"own-10": 2, "own-11": 3})
 
 
 @pytest.mark.req("R87")

@@ -164,10 +164,10 @@ def mirror_work(uri: str, place: str) -> None:
         catalog.mirror.run_once()
 
 
-def adopt_contested(uri: str) -> None:
-    """Settle a contest by the operator's word: theirs stay, ours move above them."""
+def settle_contest(uri: str, way: str) -> None:
+    """Settle a contest by the operator's word."""
     with deltasql.connect(uri) as catalog:
-        catalog.mirror.repair("orders", adopt=True)
+        catalog.mirror.repair("orders", **{way: True})
 
 
 def _tell(token: str, table: str, version: int) -> None:

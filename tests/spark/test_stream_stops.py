@@ -131,16 +131,28 @@ def test_a_table_that_was_dropped(small):
         stream.next()
 
 
-def test_commits_that_were_given_new_numbers(catalog_uri, catalog, table):
+def test_a_contest_that_is_settled_does_not_stop_a_stream(catalog_uri, catalog, table):
+    """What was read keeps its number; what was foreign is read once."""
     append(table, 1)
     stream = Driver(catalog_uri, "orders", startingVersion=1)
     stream.next()
     contest(table)
     assert ids(stream.next()) == [10]
-    catalog.mirror.repair("orders", adopt=True)
-    for again in (stream.next, stream.again):
-        with pytest.raises(StreamError, match="commits were given new numbers"):
-            again()
+    catalog.mirror.repair("orders", recommit=True)
+    assert ids(stream.next()) == [100]
+    append(table, 2)
+    assert ids(stream.next()) == [2]
+
+
+def test_a_version_that_is_another_commit_than_the_one_that_was_read(small):
+    table, uri = small.table, small.uri
+    append(table, 1)
+    stream = Driver(uri, "orders", startingVersion=1)
+    stream.next()
+    assert stream.log[-1]["commitId"]
+    stream.log.append({**stream.log[-1], "commitId": "of another database"})
+    with pytest.raises(StreamError, match="not the commit that the stream has read"):
+        stream.next()
 
 
 def test_a_checkpoint_ahead_of_the_table(small):

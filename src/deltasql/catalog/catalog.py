@@ -19,8 +19,7 @@ from deltasql.catalog.history import HistoryEntry, history_entry
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.pause import with_pause
 from deltasql.catalog.payloads import StoredCommit, read_commits, read_payload
-from deltasql.catalog.rebased import RebasedCommit, list_rebased, read_rebased
-from deltasql.catalog.renumber import Renumberer
+from deltasql.catalog.recommit import Recommitter
 from deltasql.catalog.repeats import WriteSummary, require_same_write, stored_summary
 from deltasql.catalog.rows import CatalogRow, TableRow, TableState, split_name, table_row
 from deltasql.catalog.snapshots import Snapshot, open_snapshot, require_in_catalog
@@ -273,18 +272,11 @@ class SqlCatalog:
 
         return Importing(self.database, IdBlocks(self.database, "file_id"))
 
-    def renumberer(self) -> Renumberer:
-        """Return what gives contested numbers to the commits of others."""
-        return Renumberer(self.database, self.identity.epoch)
-
-    def rebased_commits(self, table_id: str) -> list[RebasedCommit]:
-        """Return the commits that had another number once, as they were then."""
-        return list_rebased(self.database, table_id)
-
-    def rebased_payload(self, table_id: str, commit: RebasedCommit) -> bytes:
-        """Return the exact bytes that a commit had under its old number."""
-        with self.database.read() as work:
-            return read_rebased(work, table_id, commit)
+    def recommitter(self) -> Recommitter:
+        """Return what commits foreign commits of a log again, as new versions."""
+        committer = self.committer
+        ids = IdBlocks(self.database, "file_id")
+        return Recommitter(self.database, self.identity.epoch, committer.cache, ids)
 
     def current_epoch(self) -> int:
         """Return the epoch that the catalog has now, which may be newer than this process."""

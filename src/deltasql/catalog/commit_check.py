@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from deltasql.catalog.commit_request import CommitRequest, TableRead
 from deltasql.catalog.database import Work
 from deltasql.catalog.payloads import read_payload
-from deltasql.catalog.rebased import renumberings
 from deltasql.catalog.rows import LockedTable, TableRow, TableState
 from deltasql.catalog.vacuum_check import check_vacuum
 from deltasql.errors import (
@@ -41,7 +40,7 @@ _REFUSALS = {
 
 # Maximum number of winners that are read while the table is locked and its writers wait.
 _WINNERS_UNDER_LOCK = 64
-_WINNERS_AT_ONCE = 256
+WINNERS_AT_ONCE = 256
 
 
 class FarBehindError(Exception):
@@ -78,7 +77,6 @@ def check_request(
     """
     row = locked.row
     require_open(locked, epoch=terms.epoch)
-    _check_numbers(locked, request)
     _check_winners(work, locked, request, terms)
     _check_txns(work, locked, request)
     check_vacuum(work, row, request)
@@ -91,10 +89,10 @@ def check_ahead(work: Work, row: TableRow, request: CommitRequest, after: int) -
     Raises:
         CommitConflictError: a winner contradicts it, whatever comes later.
     """
-    for start in range(after, row.current_version, _WINNERS_AT_ONCE):
-        end = min(start + _WINNERS_AT_ONCE, row.current_version)
+    for start in range(after, row.current_version, WINNERS_AT_ONCE):
+        end = min(start + WINNERS_AT_ONCE, row.current_version)
         conflict = find_conflict(
-            request.actions, request.read, _winners(work, row.table_id, start, end)
+            request.actions, request.read, read_winners(work, row.table_id, start, end)
         )
         if conflict is not None:
             _refuse(row, request, conflict)
@@ -110,7 +108,6 @@ def check_read(work: Work, locked: LockedTable, read: TableRead, *, terms: Check
     """
     _require_epoch(locked, terms.epoch)
     request = read.as_request()
-    _check_numbers(locked, request)
     _check_winners(work, locked, request, terms)
 
 
@@ -138,23 +135,6 @@ def _require_epoch(locked: LockedTable, epoch: int) -> None:
         )
 
 
-def _check_numbers(locked: LockedTable, request: CommitRequest) -> None:
-    """A version that was read before a renumbering is another one now; nothing read is nothing."""
-    known, row = request.known, locked.row
-    if known is None or renumberings(known.properties) == renumberings(row.properties):
-        return
-    if is_blind_append(request.actions, request.read) and request.expected_version is None:
-        return
-    raise CommitConflictError(
-        f"Table {row.full_name}: its versions were renumbered since {request.note.operation} read "
-        f"version {request.read.version}.",
-        table=row.full_name,
-        read_version=request.read.version,
-        operation=request.note.operation,
-        commit_id=request.commit_id,
-    )
-
-
 def _check_winners(
     work: Work, locked: LockedTable, request: CommitRequest, terms: CheckTerms
 ) -> None:
@@ -166,14 +146,14 @@ def _check_winners(
             f"but the table is at {current}."
         )
     if request.expected_version not in (None, current):
-        winner = _winners(work, row.table_id, current - 1, current)[0]
+        winner = read_winners(work, row.table_id, current - 1, current)[0]
         _refuse(row, request, Conflict("it took the expected version", "version", winner))
     if read.version == current:
         return
     changed = max(row.metadata_version, row.protocol_version)
     if is_blind_append(request.actions, read):
         if changed > read.version:
-            winner = _winners(work, row.table_id, changed - 1, changed)[0]
+            winner = read_winners(work, row.table_id, changed - 1, changed)[0]
             what = "metadata" if changed == row.metadata_version else "protocol"
             _refuse(row, request, Conflict(f"it changed the table's {what}", what, winner))
         return
@@ -187,12 +167,15 @@ def _check_winners(
     after = max(read.version, terms.checked.get(row.table_id, read.version))
     if current - after > _WINNERS_UNDER_LOCK and not terms.may_be_far_behind:
         raise FarBehindError
-    conflict = find_conflict(request.actions, read, _winners(work, row.table_id, after, current))
+    conflict = find_conflict(
+        request.actions, read, read_winners(work, row.table_id, after, current)
+    )
     if conflict is not None:
         _refuse(row, request, conflict)
 
 
-def _winners(work: Work, table_id: str, after: int, upto: int) -> list[Winner]:
+def read_winners(work: Work, table_id: str, after: int, upto: int) -> list[Winner]:
+    """Return the commits after one version and up to another, with their actions."""
     rows = work.rows("versions_between", table_id=table_id, after=after, upto=upto)
     return [
         Winner(

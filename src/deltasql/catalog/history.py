@@ -10,7 +10,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One version in the history of a table; `rebased_from` is the number it had first."""
+    """One version in the history of a table."""
 
     version: int
     committed_at: int
@@ -30,7 +30,6 @@ class HistoryEntry:
     client: str | None
     origin: str
     digest: str
-    rebased_from: int | None = None
 
 
 def history_entry(row: tuple[Any, ...]) -> HistoryEntry:

@@ -75,7 +75,7 @@ def load_queries(dialect: str) -> Mapping[str, str]:
     """Return the statements of a dialect: the common ones, with its own in their place."""
     folder = files("deltasql.catalog") / "sql"
     found: dict[str, str] = {}
-    for name in ("queries", "renumber", "import", dialect):
+    for name in ("queries", "import", dialect):
         found |= _split((folder / f"{name}.sql").read_text(encoding="utf-8"))
     return found
 

@@ -18,7 +18,6 @@ from deltasql.catalog.leases import Lease, Leases
 from deltasql.catalog.neighbours import Place, neighbours_keys, own_keys
 from deltasql.catalog.objects import keys_below
 from deltasql.catalog.payloads import read_payload
-from deltasql.catalog.rebased import renumberings
 from deltasql.catalog.rows import LockedTable, TableRow, table_row
 from deltasql.crash import crash_point
 from deltasql.errors import OwnershipError, TableNotFoundError
@@ -165,11 +164,6 @@ class VacuumBook:
         if locked.row.current_version < horizon.version:
             raise OwnershipError(
                 f"Table {row.full_name} went back to version {locked.row.current_version}."
-            )
-        if renumberings(locked.row.properties) != renumberings(row.properties):
-            raise OwnershipError(
-                f"The versions of {row.full_name} were renumbered meanwhile.",
-                hint="Nothing is lost; run vacuum again.",
             )
         return locked.row
 

@@ -42,8 +42,7 @@ def history(app: App, *, table: str | None, limit: int | None, follow: bool) -> 
 
     times = [time_text(entry.committed_at).replace("+00:00", "Z") for entry in entries]
     rows = [asdict(e) | {"committed_at": at} for e, at in zip(entries, times, strict=True)]
-    moved = ["rebased_from"] if any(entry.rebased_from is not None for entry in entries) else []
-    app.out.rows(rows, [*_HISTORY, *moved])
+    app.out.rows(rows, _HISTORY)
 
 
 @command(example="deltasql show orders")

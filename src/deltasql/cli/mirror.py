@@ -141,8 +141,11 @@ def _verify(app: App, table: str | None, *, data_files: bool) -> None:
 @mirror.command(cls=Command, example="deltasql mirror repair orders --dry-run")
 @table_argument
 @click.option("--version", "version", type=int, help="Repair this version only.")
-@click.option("--replace", is_flag=True, help="Let SQL win over foreign bytes, kept aside first.")
-@click.option("--adopt", is_flag=True, help="Take foreign commits into SQL; ours move above them.")
+@click.option("--replace", is_flag=True, help="Put SQL's commits; keep foreign ones aside.")
+@click.option(
+    "--recommit", is_flag=True, help="Like --replace, and commit foreign commits above SQL's."
+)
+@click.option("--adopt", is_flag=True, help="Take in foreign commits above SQL's newest version.")
 @dry_run_option
 @yes_option
 @pass_app
@@ -152,26 +155,34 @@ def repair(
     table: str | None,
     version: int | None,
     replace: bool,
+    recommit: bool,
     adopt: bool,
     dry_run: bool,
     is_sure: bool,
 ) -> None:
     """Make a table's log equal to SQL again and retry what has failed.
 
-    Puts what is missing and rebuilds checkpoints. Foreign commits stay unless --replace or --adopt
-    is given. Where SQL has a commit of the same number, --adopt gives ours a new one above them;
-    --dry-run shows which.
-    Leaves with 3 where something is left to decide, with 4 where a commit of ours cannot move,
-    with 6 where the log still cannot be written.
+    Puts what is missing and rebuilds checkpoints. Foreign commits stay until you decide. If SQL has
+    commits of the same numbers, those keep them: --replace puts SQL's commits and keeps the foreign
+    ones aside, --recommit also commits the foreign ones as new versions, or refuses and changes
+    nothing. Without either, the plan for both is shown. --adopt is for foreign commits above SQL's
+    newest version.
+    Exits with code 3 if something is left to decide, 4 if --recommit or --adopt is refused, 6 if
+    the log still cannot be written.
     """
     name = app.table_name(table)
     if replace and not dry_run:
         app.confirm(f"Replace foreign commits in the log of {name}?", is_sure=is_sure)
     with app.connect() as catalog:
-        if adopt and not (replace or dry_run or is_sure):
-            _confirm_renumbering(app, catalog, name)
+        if recommit and not (replace or adopt or dry_run or is_sure):
+            _confirm_recommit(app, catalog, name)
         done = catalog.mirror.repair(
-            name, version=version, replace=replace, adopt=adopt, dry_run=dry_run
+            name,
+            version=version,
+            replace=replace,
+            recommit=recommit,
+            adopt=adopt,
+            dry_run=dry_run,
         )
         lag = catalog.mirror.lag(name)
     lags = [lag] if lag else []
@@ -288,15 +299,13 @@ def _own_names(catalog: Catalog) -> list[str]:
     return [info.name for info in catalog.tables() if info.state not in others]
 
 
-def _confirm_renumbering(app: App, catalog: Catalog, name: str) -> None:
-    """Ask before commits that were acknowledged get other numbers."""
-    plan = catalog.mirror.repair(name, adopt=True, dry_run=True)
-    ours = [one for one in plan if one.finding.difference == "own_commit"]
-    if ours and all(one.done for one in ours):
-        for one in ours:
-            app.out.note(f"{one.finding.detail}: {one.what}.")
-        question = f"Give {len(ours)} commits of {name} new numbers above the foreign ones?"
-        app.confirm(question, is_sure=False)
+def _confirm_recommit(app: App, catalog: Catalog, name: str) -> None:
+    """Show which foreign commit becomes which version, and ask; a refusal needs no question."""
+    plan = catalog.mirror.repair(name, recommit=True, dry_run=True)
+    if plan and all(one.done for one in plan):
+        for one in plan:
+            app.out.note(f"{one.finding.key}: {one.what}.")
+        app.confirm(f"Commit the foreign commits of {name} again and replace them?", is_sure=False)
 
 
 def _finding(name: str, found: Any) -> dict[str, Any]:

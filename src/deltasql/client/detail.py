@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deltasql.catalog.pause import is_paused
-from deltasql.catalog.rebased import renumberings
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.session import Session
@@ -64,7 +63,6 @@ def table_detail(session: Session, snapshot: Snapshot) -> dict[str, Any]:
         "writer_features": sorted(writer_features(protocol)),
         "fenced": is_fenced(protocol),
         "properties": dict(sorted(metadata.configuration.items())),
-        "renumberings": renumberings(row.properties),
         "mirror": mirror_detail(session, row.table_id),
         "import": import_detail(row),
     }

@@ -14,14 +14,14 @@ from deltasql.client.opening import LazySession
 from deltasql.client.session import Session
 from deltasql.client.store_checks import StoreCheck, check_stores
 from deltasql.client.worker import health_of, make_reconciler
-from deltasql.errors import LeaseLostError, VersionNotFoundError
-from deltasql.mirror.adoption import Adoption, Repaired
+from deltasql.errors import BadArgumentError, LeaseLostError, VersionNotFoundError
 from deltasql.mirror.cleanup import LogCleanup
 from deltasql.mirror.config import ReconciliationConfig
 from deltasql.mirror.health import HealthServer
 from deltasql.mirror.reconciler import MirrorReconciler
 from deltasql.mirror.recovery import Recovered, Recovery
-from deltasql.mirror.repair import MirrorRepair
+from deltasql.mirror.repair import Decision, MirrorRepair
+from deltasql.mirror.settlement import Repaired, Settlement
 from deltasql.mirror.sweep import Sweep
 from deltasql.parity.data_files import compare_data_files
 from deltasql.parity.log import Finding
@@ -104,18 +104,23 @@ class Mirror:
         *,
         version: int | None = None,
         replace: bool = False,
+        recommit: bool = False,
         adopt: bool = False,
         dry_run: bool = False,
     ) -> list[Repaired]:
         """Make a table's log equal to SQL again.
 
-        `replace` lets SQL win over foreign bytes. `adopt` takes foreign commits into SQL; where SQL
-        has commits of their numbers, those get new numbers above them. `dry_run` shows the plan.
+        Where the log holds a foreign commit under a number that SQL has given out, `replace` puts
+        SQL's commit and keeps the foreign one aside; `recommit` also commits the foreign one as a
+        new version of SQL. `adopt` takes in foreign commits above SQL's newest version. `dry_run`
+        returns the plan.
 
         Raises:
             VersionNotFoundError: the table has no such version.
-            RebaseError: a commit of SQL cannot stand above the foreign ones; nothing was changed.
+            RecommitError: a foreign commit cannot be committed again; nothing was changed.
+            MirrorConflictError: contested commits cannot be adopted; nothing was changed.
         """
+        decision = _decision(replace=replace, recommit=recommit, adopt=adopt)
         row = self._own(name)
         if version is not None and not 0 <= version <= row.current_version:
             raise VersionNotFoundError(
@@ -123,11 +128,10 @@ class Mirror:
                 table=row.full_name,
                 version=version,
             )
-        done = self._repair().repair(
-            row, version=version, replace=replace, adopt=adopt, dry_run=dry_run
-        )
-        if not dry_run:
-            self._session.engine.catch_up(row.table_id, seconds=60.0)
+        if dry_run:
+            return self._repair().plan(row, decision, version=version)
+        done = self._repair().repair(row, decision, version=version)
+        self._session.engine.catch_up(row.table_id, seconds=60.0)
         return done
 
     def cleanup(self, name: str, *, dry_run: bool = False) -> tuple[str, ...]:
@@ -216,8 +220,17 @@ class Mirror:
             session.engine.tracker,
             session.checkpointer.log_files,
             session.book.adopter(),
-            Adoption(session.book, session.book.renumberer(), session.now_ms),
+            Settlement(session.engine, session.checkpointer, session.book.recommitter()),
         )
+
+
+def _decision(**given: bool) -> Decision:
+    chosen = [Decision(name) for name, is_given in given.items() if is_given]
+    if len(chosen) > 1:
+        raise BadArgumentError(
+            f"Foreign commits are settled in one way: {' or '.join(chosen)}, not both.",
+        )
+    return chosen[0] if chosen else Decision.NONE
 
 
 _WAIT_S = 60.0

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.catalog.catalog import FileChange
 from deltasql.catalog.history import HistoryEntry
-from deltasql.catalog.rebased import RebasedCommit
 from deltasql.catalog.repeats import WriteSummary
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.snapshots import Snapshot, gone_error, require_in_catalog
@@ -281,10 +280,6 @@ class Table:
         return self._replan(
             lambda now: self._plan_restore(now, old), options, WriteSummary("RESTORE")
         )
-
-    def rebased_commits(self) -> list[RebasedCommit]:
-        """Return the commits that gave their number to a foreign one, as they were before."""
-        return self._session.book.rebased_commits(self.table_id)
 
     def vacuum(self, *, dry_run: bool = True, **options: Any) -> VacuumReport:
         """Delete data files that nothing needs any more; only tells them unless told otherwise.

@@ -51,7 +51,7 @@ class Transaction:
         if self._pinned is None:
             return self._session.book.snapshot(row.table_id)
         found = self._session.book.snapshot(row.table_id, version=row.current_version)
-        return replace(found, table=row)  # as it was pinned: its versions may get other numbers
+        return replace(found, table=row)  # as it was pinned
 
     def pin(self) -> list[TableRow]:
         """Pin every table at the version it has now, in one look, and return them by name."""

@@ -128,4 +128,4 @@ class WriteDesk:
             return target.new.snapshot(self.session)
         row = target.row
         found = self.session.book.snapshot(row.table_id, version=row.current_version)
-        return replace(found, table=row)  # as it was pinned: its versions may get other numbers
+        return replace(found, table=row)  # as it was pinned

@@ -13,7 +13,7 @@
                                  CatalogReplacedError
       StorageError               ObjectNotFoundError  ObjectExistsError  AccessDeniedError
                                  StorageUnavailableError*  UnsafeStoreError
-      MirrorError                MirrorConflictError  MirrorLagError*  OwnershipError  RebaseError
+      MirrorError                MirrorConflictError  MirrorLagError*  OwnershipError  RecommitError
                                  CheckpointError  LeaseLostError*
       OutputError
       TableImportError           SourceChangedError*  ImportDifferenceError  NotResumableError
@@ -67,7 +67,7 @@ from deltasql.errors.mirror import (
     MirrorError,
     MirrorLagError,
     OwnershipError,
-    RebaseError,
+    RecommitError,
 )
 from deltasql.errors.protocol import (
     BadPredicateError,
@@ -128,7 +128,7 @@ __all__ = [
     "PermissionDeniedError",
     "PoolModeError",
     "ProtocolError",
-    "RebaseError",
+    "RecommitError",
     "SchemaError",
     "SchemaMissingError",
     "SchemaOutdatedError",

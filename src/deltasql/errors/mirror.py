@@ -44,12 +44,15 @@ class LeaseLostError(MirrorError):
     hint = "Nothing is wrong: the other worker goes on; try again later if you must."
 
 
-class RebaseError(MirrorError):
-    """A commit of SQL cannot be placed above the foreign commits of the log."""
+class RecommitError(MirrorError):
+    """A foreign commit in the log cannot be committed again above SQL's versions."""
 
     code = "DS506"
     exit_code = 4
-    hint = "Nothing was changed; `deltasql mirror repair --replace` lets SQL win."
+    hint = (
+        "Nothing was changed. `deltasql mirror repair --replace` lets SQL win and keeps the "
+        "foreign commits aside."
+    )
 
 
 class OwnershipError(MirrorError):

@@ -120,7 +120,7 @@ class Recovery:
             raise MirrorConflictError(
                 f"Version {last} of {row.full_name} is another commit in SQL than in the log.",
                 hint="See `deltasql mirror verify`; `deltasql mirror repair` decides: --replace "
-                "lets SQL win, --adopt moves SQL's commits above the others.",
+                "lets SQL win, --recommit also commits the foreign commits above SQL's.",
                 table=row.full_name,
                 version=last,
             )

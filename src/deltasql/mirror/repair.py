@@ -1,11 +1,12 @@
 """Make a log equal to SQL again: put what is missing, rebuild checkpoints, write the hint anew.
 
-Bytes that are not ours are never overwritten on our own word: an operator says `replace`, and the
-others' bytes are kept aside first; or `adopt`, and ours move above them (see `adoption`).
+Bytes that are not ours are never overwritten on our own word: an operator decides. Commits above
+SQL's newest version can be adopted; contested numbers stay SQL's (see `settlement`).
 """
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 from deltasql.catalog.adopt import Adopter
@@ -13,19 +14,24 @@ from deltasql.catalog.log_files import LogFiles
 from deltasql.catalog.mirror_status import MirrorStatusTracker
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.crash import crash_point
-from deltasql.errors import BadArgumentError, MirrorError
+from deltasql.errors import BadArgumentError, MirrorConflictError
 from deltasql.log.writer import write_commit
-from deltasql.mirror.adoption import Adoption, Repaired
 from deltasql.mirror.checkpoints import Checkpointer
-from deltasql.mirror.contest import CONTESTED
+from deltasql.mirror.contest import CONTESTED, Contest, find_contest
 from deltasql.mirror.engine import MirrorEngine
+from deltasql.mirror.saved import keep_aside, read_whole
+from deltasql.mirror.settlement import Repaired, Settlement
 from deltasql.parity.log import Difference, Effort, Finding, compare_log, is_checkpoint
-from deltasql.protocol.codec import digest
-from deltasql.protocol.files import LOG_FOLDER
 from deltasql.storage.port import ObjectStore
 
-_DRAIN_S = 60.0
-SAVED = f"{LOG_FOLDER}_deltasql_saved/"
+
+class Decision(enum.StrEnum):
+    """What an operator has decided about foreign commits."""
+
+    NONE = "none"
+    REPLACE = "replace"
+    RECOMMIT = "recommit"
+    ADOPT = "adopt"
 
 
 @dataclass(slots=True)
@@ -37,90 +43,104 @@ class MirrorRepair:
     tracker: MirrorStatusTracker
     log_files: LogFiles
     adopter: Adopter
-    adoption: Adoption
+    settlement: Settlement
 
     def verify(self, row: TableRow, effort: Effort | None = None) -> list[Finding]:
         """Return how the log differs from SQL; changes nothing."""
         store = self.engine.open_store(row)
         return compare_log(self.engine.catalog, self.log_files, row, store, effort)
 
+    def plan(
+        self, row: TableRow, decision: Decision, *, version: int | None = None
+    ) -> list[Repaired]:
+        """Return what `repair` would do; changes nothing."""
+        store = self.engine.open_store(row)
+        findings = self.verify(row)
+        contest = find_contest(findings, store)
+        _refuse_part(contest, decision, version)
+        rows = [] if contest is None else self._plan_contest(row, store, contest, decision)
+        rest = _without(findings, contest)
+        rows += [Repaired(f, self._can_do(f, decision, contest), f.action) for f in rest]
+        return [one for one in rows if version in (None, one.finding.version)]
+
     def repair(
-        self,
-        row: TableRow,
-        *,
-        version: int | None = None,
-        replace: bool = False,
-        adopt: bool = False,
-        dry_run: bool = False,
+        self, row: TableRow, decision: Decision, *, version: int | None = None
     ) -> list[Repaired]:
         """Repair a table's log, or one version of it, and make what waits due at once.
 
-        With `adopt` foreign commits are taken into SQL; where SQL has commits of their numbers,
-        those move above them. With `replace` SQL wins.
-
         Raises:
-            RebaseError: a commit of SQL cannot move; nothing was changed.
+            RecommitError: a foreign commit cannot be committed again; nothing was changed.
+            MirrorConflictError: contested commits cannot be adopted; nothing was changed.
         """
-        if replace and adopt:
-            raise BadArgumentError("A foreign commit is replaced or adopted, not both.")
         store = self.engine.open_store(row)
-        every = self.verify(row)
-        if adopt and any(finding.difference in CONTESTED for finding in every):
-            if version is not None:
-                raise BadArgumentError("Contested commits are adopted together, not one by one.")
-            return self._adopt_contested(row, store, every, dry_run=dry_run)
-        findings = [f for f in every if version is None or f.version == version]
-        if dry_run:
-            return [
-                Repaired(f, self._can_do(f, replace=replace, adopt=adopt), f.action)
-                for f in findings
-            ]
+        findings = self.verify(row)
+        contest = find_contest(findings, store)
+        _refuse_part(contest, decision, version)
         self.engine.ownership.forget(row.table_id)
-        done = [
-            self._one(row, store, finding, replace=replace, adopt=adopt) for finding in findings
-        ]
+        done: list[Repaired] = []
+        if contest is not None and decision is Decision.NONE:
+            done = self.settlement.plan_both(row, store, contest)
+            findings = _without(findings, contest)
+        elif contest is not None:
+            done = self._settle(row, store, contest, decision)
+            row, contest = self.engine.catalog.table_by_id(row.table_id), None
+            findings = self.verify(row)  # what is left: checkpoints, the hint, other files
+        findings = [f for f in findings if version in (None, f.version)]
+        done += [self._one(row, store, f, decision, contest) for f in findings]
         self.tracker.reset(row.table_id, now=self.engine.clock())
-        decided = replace or adopt
         settled = all(one.done or one.finding.difference is Difference.FOREIGN_FILE for one in done)
-        if decided and row.state is TableState.CONFLICT and settled:
+        state = self.engine.catalog.table_by_id(row.table_id).state
+        if decision is not Decision.NONE and state is TableState.CONFLICT and settled:
             self.engine.catalog.set_state(
                 row.table_id, TableState.ACTIVE, expected=[TableState.CONFLICT]
             )
-        return done
+        return [one for one in done if version in (None, one.finding.version)]
 
-    def _adopt_contested(
-        self, row: TableRow, store: ObjectStore, every: list[Finding], *, dry_run: bool
+    def _plan_contest(
+        self, row: TableRow, store: ObjectStore, contest: Contest, decision: Decision
     ) -> list[Repaired]:
-        """Let the foreign commits have their numbers and move SQL's own above them."""
-        if dry_run:
-            return self.adoption.plan(row, store, every)
-        self.engine.ownership.forget(row.table_id)
-        self.engine.ownership.refuse_others(row, store)
-        done = self.adoption.adopt(row, store, every)
-        self.tracker.reset(row.table_id, now=self.engine.clock())
-        self.engine.catch_up(row.table_id, seconds=_DRAIN_S)
-        # what is left stands beside the commits: checkpoints of the old numbers, the hint
-        after = self.engine.catalog.table_by_id(row.table_id)
-        rest = self.verify(after)
-        return done + [self._one(after, store, f, replace=False, adopt=False) for f in rest]
+        match decision:
+            case Decision.REPLACE:
+                return self.settlement.plan_replace(row, store, contest)
+            case Decision.RECOMMIT:
+                return self.settlement.plan_recommit(row, store, contest)
+        return self.settlement.plan_both(row, store, contest)
 
-    def _can_do(self, finding: Finding, *, replace: bool, adopt: bool) -> bool:
+    def _settle(
+        self, row: TableRow, store: ObjectStore, contest: Contest, decision: Decision
+    ) -> list[Repaired]:
+        if decision is Decision.ADOPT:
+            raise MirrorConflictError(
+                f"Version {contest.first} of {row.full_name} is in SQL and, with other bytes, in "
+                "the log; only commits above SQL's newest version can be adopted.",
+                hint="Nothing was changed. `deltasql mirror repair --recommit` commits the foreign "
+                "commits above SQL's; --replace keeps them aside only.",
+                table=row.full_name,
+                version=contest.first,
+            )
+        self.engine.ownership.refuse_others(row, store)
+        if decision is Decision.RECOMMIT:
+            return self.settlement.recommit(row, store, contest)
+        return self.settlement.replace(row, store, contest)
+
+    def _can_do(self, finding: Finding, decision: Decision, contest: Contest | None) -> bool:
         if finding.difference is Difference.UNKNOWN_COMMIT:
-            return adopt
-        if finding.difference in CONTESTED:
-            return replace
-        return finding.difference not in {Difference.FOREIGN_FILE, Difference.WRONG_OWNER}
+            return decision is Decision.ADOPT
+        if finding.difference is Difference.MISSING_COMMIT and decision is Decision.NONE:
+            # ours above a foreign commit would make a history that neither side had
+            return contest is None or (finding.version or 0) < contest.first
+        blocked = {Difference.FOREIGN_FILE, Difference.WRONG_OWNER, *CONTESTED}
+        return finding.difference not in blocked
 
     def _one(
         self,
         row: TableRow,
         store: ObjectStore,
         finding: Finding,
-        *,
-        replace: bool,
-        adopt: bool,
+        decision: Decision,
+        contest: Contest | None,
     ) -> Repaired:
-        if not self._can_do(finding, replace=replace, adopt=adopt):
+        if not self._can_do(finding, decision, contest):
             return Repaired(finding, done=False, what=finding.action)
         is_others = not is_checkpoint(finding.key)
         match finding.difference:
@@ -133,12 +153,6 @@ class MirrorRepair:
                 now = self.engine.clock()
                 self.adopter.adopt(row.table_id, version, store.get(finding.key), now=now)
                 return Repaired(finding, done=True, what="adopted into SQL")
-            case Difference.CHANGED_COMMIT | Difference.FOREIGN_COMMIT:
-                kept = self._keep_aside(store, finding.key)
-                version = finding.version or 0
-                store.put(finding.key, self.engine.catalog.payload(row.table_id, version))
-                crash_point("foreign-replaced")
-                return Repaired(finding, done=True, what=f"replaced; the others are at {kept}")
             case Difference.MISSING_FILE | Difference.CHANGED_FILE if is_others:
                 return self._let_go(row, store, finding)
             case _:
@@ -146,21 +160,11 @@ class MirrorRepair:
                 what = "written again" if done else "another worker writes checkpoints just now"
                 return Repaired(finding, done=done, what=what)
 
-    def _keep_aside(self, store: ObjectStore, key: str) -> str:
-        """Copy foreign bytes to a place of their own and make sure that they are there."""
-        found = store.get(key)
-        kept = f"{SAVED}{key.removeprefix(LOG_FOLDER)}.{digest(found)[:12]}"
-        store.put(kept, found)
-        if store.get(kept) != found:
-            raise MirrorError(f"The copy of {key} at {kept} is not the same.", key=key)
-        crash_point("foreign-kept-aside")
-        return kept
-
     def _let_go(self, row: TableRow, store: ObjectStore, finding: Finding) -> Repaired:
         """Nobody can write anew what another writer left beside the commits; nobody needs it."""
         what = "another writer's; no longer looked for"
         if finding.difference is Difference.CHANGED_FILE:
-            what = f"another writer's; put aside at {self._keep_aside(store, finding.key)}"
+            what = f"another writer's; put aside at {_keep_aside(store, finding.key)}"
             store.delete(finding.key)
             crash_point("inherited-put-aside")
         self.log_files.forget(row.table_id, finding.key)
@@ -170,8 +174,25 @@ class MirrorRepair:
         """Write a checkpoint anew, or the hint that names it; False while another worker does."""
         if finding.difference is not Difference.WRONG_HINT:
             if finding.difference is Difference.CHANGED_FILE:
-                self._keep_aside(store, finding.key)
+                _keep_aside(store, finding.key)
             if self.checkpointer.write(row, finding.version or 0, replace=True) is None:
                 return False
         self.checkpointer.hint_again(row)
         return True
+
+
+def _keep_aside(store: ObjectStore, key: str) -> str:
+    return keep_aside(store, key, read_whole(store, key))
+
+
+def _without(findings: list[Finding], contest: Contest | None) -> list[Finding]:
+    settled = set() if contest is None else {finding.key for finding in contest.findings}
+    return [finding for finding in findings if finding.key not in settled]
+
+
+def _refuse_part(contest: Contest | None, decision: Decision, version: int | None) -> None:
+    if contest is not None and decision is not Decision.NONE and version is not None:
+        raise BadArgumentError(
+            "Contested commits are settled together, not one version at a time.",
+            hint="Leave the version out.",
+        )

@@ -41,7 +41,6 @@ class Difference(enum.StrEnum):
     MISSING_COMMIT = "missing_commit"
     CHANGED_COMMIT = "changed_commit"
     FOREIGN_COMMIT = "foreign_commit"
-    OWN_COMMIT = "own_commit"
     UNKNOWN_COMMIT = "unknown_commit"
     MISSING_FILE = "missing_file"
     CHANGED_FILE = "changed_file"
@@ -83,11 +82,10 @@ _OTHERS_FILE = (
 _ACTIONS = {
     Difference.MISSING_COMMIT: "`deltasql mirror repair` puts the stored bytes again",
     Difference.CHANGED_COMMIT: "compare both; `deltasql mirror repair --replace` puts SQL's bytes "
-    "and keeps the others aside, --adopt takes them in and moves ours up",
-    Difference.FOREIGN_COMMIT: "a writer bypassed SQL and took the number of a commit of ours; "
-    "`deltasql mirror repair --replace` lets SQL win and keeps the other aside, --adopt takes it "
-    "in and moves ours up",
-    Difference.OWN_COMMIT: "`deltasql mirror repair --adopt` moves it above the foreign commits",
+    "and keeps the others aside, --recommit also commits them above SQL's",
+    Difference.FOREIGN_COMMIT: "a writer bypassed SQL and took the number of a commit of SQL; "
+    "`deltasql mirror repair --replace` puts SQL's commit and keeps the other aside, --recommit "
+    "also commits it above SQL's",
     Difference.UNKNOWN_COMMIT: "a writer bypassed SQL; `deltasql mirror repair --adopt` takes its "
     "commit into SQL",
     Difference.MISSING_FILE: "`deltasql mirror repair` writes it again",

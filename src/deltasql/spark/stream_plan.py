@@ -234,7 +234,7 @@ class StreamPlan:
         if found is not None and found != offset.commit_id:
             raise StreamError(
                 f"Version {offset.touched} of {name} is not the commit that the stream has read: "
-                "commits were given new numbers.",
+                "the database was restored or replaced.",
                 table=name,
                 version=offset.touched,
             )

@@ -343,6 +343,10 @@ on conflict do nothing
 -- name: marked_keys
 select key from dl_vacuum_marks where table_id = :table_id::uuid and key = any(:keys::text[])
 
+-- name: live_identities
+select coalesce(path_key, path), dv_id from dl_files
+where table_id = :table_id::uuid and coalesce(path_key, path) = any(:keys::text[])
+
 -- A clone that comes to refer to files here waits for a vacuum that is marking, and the other
 -- way round.
 -- name: share_table

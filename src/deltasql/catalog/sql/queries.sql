@@ -106,11 +106,8 @@ where table_id = :table_id and version > :after and version <= :upto order by ve
 select
     version, committed_at, committer, operation, operation_params, operation_metrics,
     user_metadata, read_version, is_blind_append, adds, removes, bytes_added, bytes_removed,
-    commit_id, transaction_id, client, origin, digest, (
-        select min(r.old_version) from dl_rebased_commits r
-        where r.table_id = v.table_id and r.commit_id = v.commit_id
-    )
-from dl_table_versions v
+    commit_id, transaction_id, client, origin, digest
+from dl_table_versions
 where table_id = :table_id and version <= :upto order by version desc limit :most
 
 -- name: version_at
@@ -243,8 +240,7 @@ update dl_mirror_status set
 where table_id = :table_id and version = :version and status <> 'SUCCESS'
 returning retry_count
 
--- Whoever put bytes that are no longer this version's moves nothing on: it was renumbered, or its
--- table purged.
+-- Bytes that are not this version's move nothing on, and neither does a put for a purged table.
 -- name: advance_mirrored_through
 update dl_tables set mirrored_through = :version
 where table_id = :table_id and mirrored_through = :version - 1

@@ -143,7 +143,7 @@ and f.file_id >= :low_id and f.file_id < :high_id
 
 -- name: files_state
 -- The first and the last number by age: near enough to share the rows out evenly. Commits leave
--- the rows of a version as they are; a recovery, a renumbering or a shorter history may not.
+-- the rows of a version as they are; a recovery or a shorter history may not.
 select
     (
         select f.file_id from dl_files f
@@ -188,6 +188,11 @@ on conflict do nothing
 -- name: marked_keys
 select key from dl_vacuum_marks
 where table_id = :table_id and key in (select k.value from json_each(:keys) k)
+
+-- name: live_identities
+select coalesce(path_key, path), dv_id from dl_files
+where table_id = :table_id
+    and coalesce(path_key, path) in (select k.value from json_each(:keys) k)
 
 -- name: share_table
 select 1 from dl_tables where table_id = :table_id
