@@ -14,6 +14,7 @@ import delta_spark
 import deltasql
 from builders import a_table, ids, rows
 from checkpoint_shapes import SHAPES, actions_of, columns_of
+from contests import commit_unseen
 from delta_spark import read_delta_spark
 from deltasql.protocol.files import LAST_CHECKPOINT, checkpoint_path, commit_key
 from deltasql.protocol.schema import Primitive, StructField
@@ -263,6 +264,28 @@ def _contents(folder: str) -> dict[str, bytes]:
 
 def _committed(folder: str) -> list[int]:
     return sorted(int(file.stem) for file in Path(folder, "_delta_log").glob("[0-9]*.json"))
+
+
+@ON_POSTGRES_LATER
+def test_appends_of_delta_spark_to_a_contested_log_are_committed_again(catalog_uri, tmp_path):
+    """Spark went on in the log while SQL was not mirrored; it left checksums too."""
+    with deltasql.connect(catalog_uri) as catalog:
+        table = a_table(catalog, tmp_path, properties={"deltasql.fence": "false"})
+        table.append(rows(1))
+        target = f"delta.`{place(table)}`"
+        for number in (100, 101):
+            delta_spark.run(f"insert into {target} values ({number}, 'n{number}', 'a')")
+        commit_unseen(table, 10)
+        assert table.state == "conflict"
+        done = catalog.mirror.repair("orders", recommit=True)
+        assert [one for one in done if not one.done] == []
+        assert (table.version, table.state, ids(table)) == (4, "active", [1, 10, 100, 101])
+        check_invariants(catalog, "orders", acknowledged={"own-10": 2})
+        assert catalog.mirror.verify("orders") == []
+        delta_spark.forget()
+        for version in (1, 2, 3, 4):
+            found = read_delta_spark(place(table), version=version)
+            assert found == read_deltasql(table, version=version), version
 
 
 @ON_POSTGRES_LATER

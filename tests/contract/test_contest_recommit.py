@@ -7,9 +7,11 @@ import pytest
 import deltasql
 from builders import NO_MIRROR, a_remove, a_table, ids, rows
 from contests import BLIND, check_settled, commit_unseen, contest, saved, state_of
+from deltasql.errors import CommitConflictError, MirrorConflictError
 from deltasql.protocol.actions import Add, Cdc, Txn
 from deltasql.protocol.codec import decode_commit, serialize_actions
 from deltasql.protocol.files import commit_key, commit_name
+from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 from foreign import a_foreign_file, place_of, put_foreign
 from foreign_tables import ForeignTable, a_field
@@ -104,18 +106,33 @@ def test_said_again_it_does_nothing(catalog, table):
     assert (table.version, ids(table)) == (3, [1, 10, 100])
 
 
+class StopError(BaseException):
+    """The repair ends here."""
+
+
+def stop(point):
+    if point == "after-recommit-commit":
+        raise StopError
+
+
+def test_bytes_that_change_after_the_sql_commit_are_not_replaced_unread(catalog, table):
+    later = []
+
+    def write(point):
+        if point == "after-recommit-commit" and not later:
+            later.append(put_foreign(table, 2, a_foreign_file(table, 300), **BLIND))
+
+    contest(table)
+    with hooked(write), pytest.raises(MirrorConflictError, match="written again"):
+        catalog.mirror.repair("orders", recommit=True)
+    assert (place_of(table) / commit_key(2)).read_bytes() == later[0]
+    recommit(catalog, table)
+    assert (table.version, ids(table)) == (4, [1, 10, 100, 300])
+
+
 def test_after_a_recommit_that_ended_half_way_a_replace_loses_nothing(catalog, table):
-    from deltasql.testing.crash import hooked
-
-    class Stop(BaseException):
-        pass
-
-    def stop(point):
-        if point == "after-recommit-commit":
-            raise Stop
-
     contest(table, theirs=(100, 101))
-    with hooked(stop), pytest.raises(Stop):
+    with hooked(stop), pytest.raises(StopError):
         catalog.mirror.repair("orders", recommit=True)
     assert (table.version, table.state) == (4, "conflict")
     catalog.mirror.repair("orders", replace=True)
@@ -125,17 +142,8 @@ def test_after_a_recommit_that_ended_half_way_a_replace_loses_nothing(catalog, t
 
 def test_a_foreign_writer_that_goes_on_after_the_sql_commit(catalog, table):
     """What it builds on its own commits has seen them; what SQL has of them is no obstacle."""
-    from deltasql.testing.crash import hooked
-
-    class Stop(BaseException):
-        pass
-
-    def stop(point):
-        if point == "after-recommit-commit":
-            raise Stop
-
     contest(table, theirs=(100,))
-    with hooked(stop), pytest.raises(Stop):
+    with hooked(stop), pytest.raises(StopError):
         catalog.mirror.repair("orders", recommit=True)
     theirs = a_foreign_file(table, 100)
     merged = a_foreign_file(table, 100, 101)
@@ -237,8 +245,6 @@ def test_pruning_finds_the_files_of_both_sides(catalog, table):
 
 
 def test_a_transaction_that_read_before_is_judged_like_any_other(catalog, table, catalog_uri):
-    from deltasql.errors import CommitConflictError
-
     contest(table)
     with deltasql.connect(catalog_uri) as other:
         whole, part = other.transaction(), other.transaction()

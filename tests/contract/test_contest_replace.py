@@ -1,5 +1,7 @@
 """`mirror repair --replace` on contested numbers: SQL's stay, the foreign bytes are kept aside."""
 
+import json
+
 import pytest
 
 import deltasql
@@ -11,11 +13,13 @@ from deltasql.errors import (
     MirrorConflictError,
     MirrorError,
     OwnershipError,
+    TableStateError,
 )
 from deltasql.mirror.saved import SAVED
 from deltasql.parity.log import Difference
 from deltasql.protocol.codec import digest
 from deltasql.protocol.files import checkpoint_path, commit_key, commit_name
+from deltasql.testing.crash import hooked
 from foreign import a_foreign_file, place_of, put_foreign
 from readers import READERS, read_deltasql
 
@@ -62,8 +66,6 @@ def test_what_was_built_on_a_replaced_commit_is_taken_away_and_kept(catalog, tab
 
 
 def test_at_each_moment_a_reader_sees_the_history_of_one_side(catalog, table):
-    from deltasql.testing.crash import hooked
-
     contest(table, ours=(10, 11, 12), theirs=(100, 101, 102, 103))
     seen = []
 
@@ -92,15 +94,18 @@ def test_checkpoints_and_checksums_of_the_foreign_history_go_with_it(catalog, ta
     deltalake.DeltaTable(str(place_of(table))).create_checkpoint()
     checksum = place_of(table) / "_delta_log" / f"{3:020d}.crc"
     checksum.write_text("{}")
+    hadoops = place_of(table) / "_delta_log" / f".{commit_name(2)}.crc"
+    hadoops.write_bytes(b"crc")  # Hadoop would find the new commit damaged
     older = place_of(table) / "_delta_log" / f"{1:020d}.crc"
     older.write_text("{}")
     assert (place_of(table) / checkpoint_path(4)).exists()
     catalog.mirror.repair("orders", replace=True)
     assert not (place_of(table) / checkpoint_path(4)).exists()
     assert not checksum.exists()
+    assert not hadoops.exists()
     assert older.exists()  # it speaks of a version that both sides have
-    names = {commit_name(v) for v in foreign} | {checksum.name, f"{4:020d}.checkpoint.parquet"}
-    assert set(saved(table)) == names
+    names = {checksum.name, hadoops.name, f"{4:020d}.checkpoint.parquet"}
+    assert set(saved(table)) == names | {commit_name(version) for version in foreign}
     older.unlink()
     check_settled(catalog, table)
     for reader in READERS.values():
@@ -170,8 +175,6 @@ def test_a_second_contest_of_the_same_number_keeps_both(catalog, table):
 
 
 def test_a_commit_that_changes_while_it_is_repaired_is_not_lost(catalog, table):
-    from deltasql.testing.crash import hooked
-
     contest(table)
     later = []
 
@@ -188,10 +191,28 @@ def test_a_commit_that_changes_while_it_is_repaired_is_not_lost(catalog, table):
     check_settled(catalog, table)
 
 
-def test_nobody_commits_and_nobody_else_repairs_meanwhile(catalog, table, catalog_uri):
-    from deltasql.errors import TableStateError
-    from deltasql.testing.crash import hooked
+@pytest.mark.parametrize("point", ["foreign-kept-aside", "foreign-taken-away"])
+def test_a_foreign_writer_that_goes_on_meanwhile_is_noticed(catalog, table, point):
+    """Its commit would lie above SQL's and pass for one that was built on them."""
+    contest(table, ours=(10, 11), theirs=(100, 101))
+    later = []
 
+    def write(name):
+        if name == point and not later:
+            later.append(put_foreign(table, 4, a_foreign_file(table, 300)))
+
+    with hooked(write), pytest.raises(MirrorConflictError, match="got version 4 while"):
+        catalog.mirror.repair("orders", replace=True)
+    assert later
+    assert table.state == "conflict"
+    assert Difference.FOREIGN_COMMIT in [one.difference for one in catalog.mirror.verify("orders")]
+    catalog.mirror.repair("orders", replace=True)
+    assert saved(table)[commit_name(4)] == later[0]
+    assert (table.version, ids(table)) == (3, [1, 10, 11])
+    check_settled(catalog, table)
+
+
+def test_nobody_commits_and_nobody_else_repairs_meanwhile(catalog, table, catalog_uri):
     put_foreign(table, 1, a_foreign_file(table, 100))
     assert table.state == "active"  # nobody has noticed
     refusals = []
@@ -218,8 +239,6 @@ def test_nobody_commits_and_nobody_else_repairs_meanwhile(catalog, table, catalo
 
 
 def test_a_log_of_another_owner_is_left_alone(catalog, table):
-    import json
-
     contest(table)
     marker = place_of(table) / "_delta_log" / "_deltasql"
     owner = json.loads(marker.read_text())

@@ -10,7 +10,13 @@ from functools import partial
 from deltasql.catalog.adopt import FoundCommit
 from deltasql.catalog.objects import vector_path
 from deltasql.catalog.rows import TableRow
-from deltasql.errors import CorruptDataError, LogGapError, ObjectNotFoundError, UnsafePathError
+from deltasql.errors import (
+    CorruptDataError,
+    LogGapError,
+    MirrorConflictError,
+    ObjectNotFoundError,
+    UnsafePathError,
+)
 from deltasql.log.segment import newest_commit
 from deltasql.mirror.saved import read_whole
 from deltasql.parity.log import Difference, Finding
@@ -77,7 +83,10 @@ def find_contest(findings: Sequence[Finding], store: ObjectStore) -> Contest | N
 
 
 def _is_built_on(finding: Finding, first: int) -> bool:
-    file = LogFile.parse(finding.key.removeprefix(LOG_FOLDER))
+    name = finding.key.removeprefix(LOG_FOLDER)
+    if name.startswith("."):  # Hadoop's checksum of a file on a local disk: wrong once it changes
+        name = name.removeprefix(".").removesuffix(".crc")
+    file = LogFile.parse(name)
     is_foreign = finding.difference is Difference.FOREIGN_FILE
     return is_foreign and file is not None and file.last_version >= first
 
@@ -111,6 +120,23 @@ def _is_there(store: ObjectStore, version: int) -> bool:
     except ObjectNotFoundError:
         return False
     return True
+
+
+def refuse_newer(row: TableRow, store: ObjectStore, contest: Contest) -> None:
+    """Make sure that no foreign commit came since the contest was looked at.
+
+    Left above SQL's commits, it would pass for one that was built on them.
+
+    Raises:
+        MirrorConflictError: the foreign writer is still at work.
+    """
+    if _is_there(store, contest.newest + 1):
+        raise MirrorConflictError(
+            f"The log of {row.full_name} got version {contest.newest + 1} while it was repaired.",
+            hint="Stop the foreign writer, then repair again.",
+            table=row.full_name,
+            version=contest.newest + 1,
+        )
 
 
 def find_absent_file(store: ObjectStore, actions: Sequence[Action]) -> str | None:

@@ -23,7 +23,7 @@ from deltasql.errors import (
 )
 from deltasql.log.writer import write_commit
 from deltasql.mirror.checkpoints import Checkpointer
-from deltasql.mirror.contest import Contest, find_absent_file, read_contest
+from deltasql.mirror.contest import Contest, find_absent_file, read_contest, refuse_newer
 from deltasql.mirror.engine import Mirrored, MirrorEngine
 from deltasql.mirror.saved import keep_aside, read_whole, require_unchanged, saved_key
 from deltasql.parity.log import Finding
@@ -91,7 +91,8 @@ class Settlement:
         """Put SQL's commits in place of the foreign ones, which are kept aside."""
         with self._alone(row) as lease:
             row = self.engine.catalog.table_by_id(row.table_id)
-            done = self._replace(row, store, contest, lease)
+            payloads = {f.key: read_whole(store, f.key) for f in contest.commits.values()}
+            done = self._replace(row, store, contest, lease, payloads)
             self._open_again(row)
         return done
 
@@ -109,11 +110,12 @@ class Settlement:
             plan = self._plan(row, store, contest)
             plan.require()
             found = [commit.found for commit in plan.commits]
-            for one in found:
-                keep_aside(store, contest.commits[one.version].key, one.payload)
+            payloads = {contest.commits[one.version].key: one.payload for one in found}
+            for key, payload in payloads.items():
+                keep_aside(store, key, payload)
             plan = self.recommitter.commit(row.table_id, found)
             row = self.engine.catalog.table_by_id(row.table_id)
-            done = self._replace(row, store, contest, lease)
+            done = self._replace(row, store, contest, lease, payloads)
             self._open_again(row)
         versions = {contest.commits[c.found.version].key: c.version for c in plan.commits}
         return [
@@ -135,17 +137,27 @@ class Settlement:
         return replace(plan, commits=tuple(commits))
 
     def _replace(
-        self, row: TableRow, store: ObjectStore, contest: Contest, lease: Lease
+        self,
+        row: TableRow,
+        store: ObjectStore,
+        contest: Contest,
+        lease: Lease,
+        payloads: dict[str, bytes],
     ) -> list[Repaired]:
-        """Make the log SQL's own again, from its end down and then up."""
-        bytes_of = {f.key: read_whole(store, f.key) for f in contest.findings}
+        """Make the log SQL's own again, from its end down and then up.
+
+        Only bytes that were read before are replaced; a file that has others by now stays.
+        """
+        bytes_of = payloads | {f.key: read_whole(store, f.key) for f in contest.side_files}
         kept = {key: keep_aside(store, key, data) for key, data in bytes_of.items()}
+        refuse_newer(row, store, contest)
         self._take_files_away(row, store, contest, bytes_of)
         taken = contest.taken_away(row)
         for version in taken:
             self.checkpointer.leases.renew(lease)
             _delete(store, contest.commits[version].key, bytes_of)
             crash_point("foreign-taken-away")
+        refuse_newer(row, store, contest)
         for version, finding in contest.commits.items():
             if version not in taken:
                 self.checkpointer.leases.renew(lease)
