@@ -50,7 +50,7 @@ class Judge:
         done: Imported | None = None
         with measured() as taken:
             try:
-                done = TableImport(catalog._session, str(root), "t").run()
+                done = TableImport(catalog._lazy.create(), str(root), "t").run()
             except DeltaSqlError as error:
                 check_error(error)
                 outcome = Outcome("refused", error.message, (error.code,))
@@ -69,6 +69,7 @@ class Judge:
                 self.catalog.close()
             uri = f"deltasql://sqlite/{self.folder}/catalog-{self.done}.db"
             self.catalog = deltasql.connect(uri, settings=NO_MIRROR)
+            self.catalog.create_if_missing()
         self.done += 1
         assert self.catalog is not None
         return self.catalog

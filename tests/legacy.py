@@ -27,6 +27,7 @@ def write_legacy(root: Path) -> Path:
 def row_of(target: str, name: str = "orders"):
     """Return a table as the book has it."""
     with deltasql.connect(target) as catalog:
+        catalog.create_if_missing()
         return catalog._session.book.table(name)
 
 

@@ -19,6 +19,7 @@ class OddLog:
         self.history = history or History(4, versions=HEAD + 1, vectors=False)
         self.root = self.history.write(folder / "t")
         self.catalog = deltasql.connect(f"deltasql://sqlite/{folder}/catalog.db")
+        self.catalog.create_if_missing()
 
     def __enter__(self) -> Self:
         return self
@@ -29,7 +30,7 @@ class OddLog:
     def bring(self, **options) -> Imported:
         """Import the log."""
         wanted = ImportOptions(**options)
-        return TableImport(self.catalog._session, str(self.root), "t", wanted).run()
+        return TableImport(self.catalog._lazy.create(), str(self.root), "t", wanted).run()
 
     def read(self, version: int) -> bytes:
         return (self.root / commit_key(version)).read_bytes()

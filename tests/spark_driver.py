@@ -45,6 +45,7 @@ class Call:
         """Import and tell how it went."""
         tasks.TASK_VERSIONS = CUT
         with deltasql.connect(self.uri, storage_options=self.storage) as catalog:
+            catalog.create_if_missing()
             session = catalog._session
             with choose_engine("spark", session, master=self.master, conf=self.conf) as chosen:
                 _tell({"jvm": chosen.engine.session.context._gateway.proc.pid})

@@ -19,6 +19,7 @@ TEXTS = ["plain", "é", "€\x01", None]
 @pytest.fixture
 def catalog(tmp_path):
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/catalog.db") as found:
+        found.create_if_missing()
         yield found
 
 

@@ -12,6 +12,7 @@ from foreign_tables import ForeignTable
 @pytest.fixture
 def catalog(tmp_path):
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/c.db") as found:
+        found.create_if_missing()
         yield found
 
 

@@ -48,6 +48,7 @@ REFUSED = ["", " ", "..", ".", "a.", "nul\0", "line\nfeed", "esc\x1b[2J", "\u202
 @pytest.fixture
 def catalog(catalog_uri):
     with deltasql.connect(catalog_uri, settings=NO_MIRROR) as opened:
+        opened.create_if_missing()
         yield opened
 
 

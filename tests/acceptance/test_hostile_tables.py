@@ -13,6 +13,7 @@ from deltasql.protocol.actions import DeletionVector, Protocol
 @pytest.fixture
 def catalog(tmp_path):
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/c.db") as opened:
+        opened.create_if_missing()
         yield opened
 
 

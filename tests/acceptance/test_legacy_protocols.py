@@ -40,6 +40,7 @@ def can_append(root) -> bool:
 @pytest.fixture
 def catalog(tmp_path):
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/catalog.db") as found:
+        found.create_if_missing()
         yield found
 
 

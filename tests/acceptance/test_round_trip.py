@@ -151,6 +151,7 @@ class Taken:
 @pytest.fixture
 def catalog(tmp_path):
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/catalog.db") as found:
+        found.create_if_missing()
         yield found
 
 

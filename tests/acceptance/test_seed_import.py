@@ -76,6 +76,7 @@ def test_preserves_version_numbers_timestamps_and_committers(call, source, targe
 def test_keeps_every_commit_byte_for_byte(call, source, target):
     call("import", source, target, *LOCAL)
     with deltasql.connect(target) as catalog:
+        catalog.create_if_missing()
         book = catalog._session.book
         for version in range(VERSIONS):
             kept = book.payload(row_of_open(catalog).table_id, version)

@@ -177,6 +177,7 @@ def test_rollback_deletes_the_rows_and_leaves_the_source(call, legacy, target):
     call("drop", "mytable", "-u", target, "--keep-data")
     assert fingerprint(legacy) == before
     with deltasql.connect(target) as catalog:
+        catalog.create_if_missing()
         rows = catalog._session.book.database.rows
         assert rows("all_tables") == []
     call("import", legacy, target, *LOCAL)

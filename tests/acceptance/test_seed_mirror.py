@@ -47,6 +47,7 @@ def catalog(catalog_uri, faults, events):
             return getattr(store, name)
 
     with deltasql.connect(catalog_uri, sink=events.append, wrap_store=Switched) as opened:
+        opened.create_if_missing()
         yield opened
 
 

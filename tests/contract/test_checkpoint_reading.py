@@ -40,6 +40,7 @@ VECTORS = Protocol(
 @pytest.fixture
 def catalog(catalog_uri):
     with deltasql.connect(catalog_uri, settings=NO_MIRROR) as opened:
+        opened.create_if_missing()
         yield opened
 
 

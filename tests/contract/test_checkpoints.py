@@ -51,6 +51,7 @@ def test_every_tenth_version_has_one_and_the_first_has_none(catalog_uri, tmp_pat
     assert names == [f"{10:020d}.checkpoint.parquet"]
     assert hint_of(table)["version"] == 10
     with deltasql.connect(catalog_uri) as catalog:
+        catalog.create_if_missing()
         status = catalog._session.engine.tracker.get_status(table.table_id, 10)
         assert (status.json_written, status.checkpoint_written) == (True, True)
         assert not catalog._session.engine.tracker.get_status(table.table_id, 9).checkpoint_written
@@ -164,6 +165,7 @@ def test_bytes_are_the_same_twice_and_on_every_database(postgres_server, tmp_pat
     for number, uri in enumerate(uris):
         ticks = iter(range(1_800_000_000_000, 1_900_000_000_000, 1000))
         with deltasql.connect(uri, clock=lambda ticks=ticks: next(ticks)) as catalog:
+            catalog.create_if_missing()
             session = catalog._session
             chance, session.new_id = session.new_id, lambda: str(uuid.UUID(int=7))
             table = catalog.create_table(

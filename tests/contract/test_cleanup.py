@@ -25,6 +25,7 @@ def clock():
 @pytest.fixture
 def catalog(catalog_uri, clock):
     with deltasql.connect(catalog_uri, clock=lambda: clock["now"]) as opened:
+        opened.create_if_missing()
         yield opened
 
 

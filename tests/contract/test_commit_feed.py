@@ -11,6 +11,7 @@ from deltasql.errors import TableNotFoundError, VersionNotFoundError
 @pytest.fixture
 def catalog(catalog_uri):
     with deltasql.connect(catalog_uri, settings=NO_MIRROR) as opened:
+        opened.create_if_missing()
         yield opened
 
 

@@ -25,7 +25,8 @@ def source(tmp_path):
 @pytest.fixture
 def catalog(catalog_uri, source):
     with deltasql.connect(catalog_uri, settings=EAGER) as opened:
-        TableImport(opened._session, str(source), "t").run()
+        opened.create_if_missing()
+        TableImport(opened._lazy.create(), str(source), "t").run()
         yield opened
 
 

@@ -18,6 +18,7 @@ from deltasql.testing.invariants import check_invariants
 @pytest.fixture
 def other(tmp_path):
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/other.db", settings=NO_MIRROR) as opened:
+        opened.create_if_missing()
         yield opened
 
 

@@ -24,6 +24,7 @@ def source(tmp_path):
 @pytest.fixture
 def session(catalog_uri):
     with deltasql.connect(catalog_uri) as catalog:
+        catalog.create_if_missing()
         yield catalog._session
 
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.req("R62")
 @pytest.fixture
 def session(tmp_path):
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/c.db") as catalog:
+        catalog.create_if_missing()
         yield catalog._session
 
 

@@ -24,6 +24,7 @@ BY_POLL = ReconciliationConfig(interval=timedelta(hours=1), poll=timedelta(secon
 @pytest.fixture
 def catalog(catalog_uri):
     with deltasql.connect(catalog_uri, settings=WORKER) as opened:
+        opened.create_if_missing()
         yield opened
 
 
@@ -141,6 +142,7 @@ def test_commits_carry_no_notify(postgres_server, tmp_path):
     """It would serialise the commits of the whole server: docs/decisions/0014."""
     name = postgres_server.create_database_name()
     with deltasql.connect(postgres_server.uri(name), settings=WORKER) as catalog:
+        catalog.create_if_missing()
         catalog._session.hinter.close()
         table = a_table(catalog, tmp_path)
         watch = catalog._session.book.database.watch_commits()

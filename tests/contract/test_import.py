@@ -25,7 +25,7 @@ pytestmark = pytest.mark.req("R60", "R61", "R62", "R63")
 
 
 def do_import(catalog, root, name="t", **options):
-    return TableImport(catalog._session, str(root), name, ImportOptions(**options)).run()
+    return TableImport(catalog._lazy.create(), str(root), name, ImportOptions(**options)).run()
 
 
 def files_at(catalog, row, version):

@@ -26,6 +26,7 @@ def uri(postgres_server) -> str:
 @pytest.fixture
 def database(uri):
     with deltasql.connect(uri) as catalog:
+        catalog.create_if_missing()
         yield catalog._session.book.database
 
 
@@ -125,6 +126,7 @@ def test_what_opens_the_database_elsewhere_is_not_shown(postgres_server):
     name = postgres_server.create_database_name()
     secret = postgres_server.uri(name) + "&password=hush-hush"
     with deltasql.connect(secret) as catalog:
+        catalog.create_if_missing()
         opener = PostgresOpener.of(catalog._session.book.database)
         assert "hush" not in repr(opener) + str(opener)
         assert "hush-hush" in opener.conninfo.reveal()
@@ -140,6 +142,7 @@ def test_sqlite_has_no_stage_for_others(tmp_path):
         deltasql.connect(f"deltasql://sqlite/{tmp_path}/c.db") as catalog,
         pytest.raises(BadArgumentError, match="sqlite"),
     ):
+        catalog.create_if_missing()
         DatabaseStaging.of(catalog._session.book.database)
 
 

@@ -123,7 +123,7 @@ def source(tmp_path):
 
 
 def do_import(catalog, source, **options):
-    return TableImport(catalog._session, str(source), "t", ImportOptions(**options)).run()
+    return TableImport(catalog._lazy.create(), str(source), "t", ImportOptions(**options)).run()
 
 
 def validate(catalog, **given):
@@ -207,7 +207,7 @@ def test_an_import_from_a_checkpoint_is_validated_too(catalog, source):
     deltalake.DeltaTable(str(plain), version=12).create_checkpoint()
     for version in range(12):
         (plain / commit_key(version)).unlink()
-    done = TableImport(catalog._session, str(plain), "t").run()
+    done = TableImport(catalog._lazy.create(), str(plain), "t").run()
     assert done.plan.first == 12
     assert done.validation is not None
     assert done.validation.is_equal, list(done.validation.lines())
@@ -230,7 +230,7 @@ def test_a_checkpoint_that_contradicts_the_commits_is_told(catalog, source):
         b'"dataChange":true}}' % path.encode()
     )
     changed.write_bytes(b"\n".join(lines) + b"\n")
-    done = TableImport(catalog._session, str(plain), "t").run()
+    done = TableImport(catalog._lazy.create(), str(plain), "t").run()
     assert done.validation is not None
     assert [one.name for one in done.validation.failed] == ["files of the checkpoint"]
     assert [(one.kind, one.path) for one in done.validation.files] == [("extra_file", path)]

@@ -54,7 +54,7 @@ def bytes_of(place):
 
 
 def taken_over(catalog, source):
-    TableImport(catalog._session, str(source), "t").run()
+    TableImport(catalog._lazy.create(), str(source), "t").run()
     cut_over(catalog._session, "t")
     return catalog.table("t")
 
@@ -118,7 +118,7 @@ def test_what_comes_after_the_cut_over_is_a_stranger(catalog, source):
 
 
 def test_a_crash_while_noting_leaves_a_cut_over_that_can_be_done_again(catalog, source):
-    TableImport(catalog._session, str(source), "t").run()
+    TableImport(catalog._lazy.create(), str(source), "t").run()
 
     def stop(name):
         if name == "before-inherited":

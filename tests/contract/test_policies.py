@@ -118,6 +118,7 @@ def test_a_worker_without_delete_rights_mirrors_and_writes_checkpoints(connect, 
         assert catalog.mirror.verify("orders") == []
         assert catalog.mirror.checkpoint("orders") == 12
     with connect("root") as catalog:
+        catalog.create_if_missing()
         found = open_store(location, catalog._session.storage_options)
         assert json.loads(found.get(f"{LOG_FOLDER}_last_checkpoint"))["version"] == 12
         check_invariants(catalog, "orders")

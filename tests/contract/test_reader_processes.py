@@ -59,6 +59,7 @@ def started(monkeypatch) -> list[ReaderProcess]:
 
 def do_import(uri, source, cores, **options):
     with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+        catalog.create_if_missing()
         call = TableImport(
             catalog._session, str(source), "t", ImportOptions(**options), LocalEngine(cores)
         )
@@ -97,7 +98,8 @@ def test_a_store_that_only_this_process_has_starts_none(tmp_path, source, starte
     with deltasql.connect(
         f"deltasql://sqlite/{tmp_path}/c.db", settings=NO_MIRROR, wrap_store=lambda store: store
     ) as catalog:
-        TableImport(catalog._session, str(source), "t", engine=LocalEngine(2)).run()
+        catalog.create_if_missing()
+        TableImport(catalog._lazy.create(), str(source), "t", engine=LocalEngine(2)).run()
     assert started == []
 
 
@@ -173,7 +175,8 @@ def test_a_main_module_without_a_guard_is_not_run_again(tmp_path, source):
             tasks.TASK_VERSIONS = {CUT}
             print("running")
             with deltasql.connect("deltasql://sqlite/{tmp_path}/c.db") as catalog:
-                TableImport(catalog._session, {str(source)!r}, "t", engine=LocalEngine(2)).run()
+                session = catalog._lazy.create()
+                TableImport(session, {str(source)!r}, "t", engine=LocalEngine(2)).run()
             """
         ),
         encoding="utf-8",

@@ -58,7 +58,8 @@ def source(tmp_path) -> Path:
 
 def do_import(uri, source, **given):
     with deltasql.connect(uri) as catalog:
-        done = TableImport(catalog._session, str(source), "t", **given).run()
+        catalog.create_if_missing()
+        done = TableImport(catalog._lazy.create(), str(source), "t", **given).run()
         return done, book_rows(catalog, done.row.table_id)
 
 
@@ -110,7 +111,7 @@ def test_both_engines_agree_on_tables_of_the_corpora(
 def outcome(catalog, source, table, **given):
     """Return the rows of an import, or what it says when it is refused."""
     try:
-        done = TableImport(catalog._session, str(source), table, **given).run()
+        done = TableImport(catalog._lazy.create(), str(source), table, **given).run()
     except DeltaSqlError as error:
         return type(error), error.message, error.context
     return book_rows(catalog, done.row.table_id)
@@ -127,6 +128,7 @@ def test_a_commit_that_cannot_be_understood_is_told_as_here(tmp_path, source, en
             do_import(uri, source, **given)
         error = caught.value
         with deltasql.connect(uri) as catalog:
+            catalog.create_if_missing()
             row = catalog._session.book.table("t")
         told.append(
             (

@@ -33,7 +33,7 @@ def source(tmp_path):
 
 
 def do_import(catalog, source, **options):
-    return TableImport(catalog._session, str(source), "t", ImportOptions(**options)).run()
+    return TableImport(catalog._lazy.create(), str(source), "t", ImportOptions(**options)).run()
 
 
 def columns(catalog):

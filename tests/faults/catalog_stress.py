@@ -33,6 +33,7 @@ class Worker:
         self.chance = random.Random(seed)
         self.number = 0
         self.catalog = deltasql.connect(self.uri, settings=NO_MIRROR)
+        self.catalog.create_if_missing()
 
     def run(self, rounds: int) -> None:
         actions = [self.append] * 8 + [self.fork] * 2 + [self.reopen, self.peek, self.look]

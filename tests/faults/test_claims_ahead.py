@@ -51,7 +51,8 @@ def catalog(catalog_uri, place):
     """A catalog with an import that is three commits behind its log."""
     write(place, 0, 1)
     with deltasql.connect(catalog_uri) as opened:
-        TableImport(opened._session, str(place), "t").run()
+        opened.create_if_missing()
+        TableImport(opened._lazy.create(), str(place), "t").run()
         write(place, 2, 3, 4)
         yield opened
 
@@ -85,8 +86,9 @@ def test_whoever_comes_after_a_crash_ends_it(catalog_uri, catalog, place, point)
     with hooked(stop_at(point)), pytest.raises(StopError):
         cut_over(catalog._session, "t", follow=True)
     with deltasql.connect(catalog_uri) as other:
+        other.create_if_missing()
         with pytest.raises(NotResumableError, match="was begun and not ended"):
-            TableImport(other._session, str(place), "t", ImportOptions(resume=True)).run()
+            TableImport(other._lazy.create(), str(place), "t", ImportOptions(resume=True)).run()
         assert cut_over(other._session, "t").version == 5
         check(other, place, 5)
 
@@ -124,7 +126,8 @@ def test_a_commit_that_cannot_be_read_is_told_before_anything_is_claimed(catalog
 
 def test_a_fence_that_came_in_between_is_respected(catalog, catalog_uri, place, tmp_path):
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/other.db") as other:
-        TableImport(other._session, str(place), "t").run()
+        other.create_if_missing()
+        TableImport(other._lazy.create(), str(place), "t").run()
         cut_over(other._session, "t")
     with pytest.raises(OwnershipError):
         cut_over(catalog._session, "t", follow=True)

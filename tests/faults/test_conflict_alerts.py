@@ -24,6 +24,7 @@ def registry():
 def catalog(catalog_uri, registry):
     sink = fan_out(logging_sink(), prometheus_sink(registry))
     with deltasql.connect(catalog_uri, sink=sink) as opened:
+        opened.create_if_missing()
         yield opened
 
 

@@ -87,6 +87,7 @@ def test_killed_at_a_point_of_the_worker(catalog_uri, tmp_path, point):
     code, err = _work_as_worker(catalog_uri, tmp_path, {"DELTASQL_CRASH_AT": f"{point}:1"})
     assert code == -signal.SIGKILL, err
     with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
+        catalog.create_if_missing()
         database = catalog._session.book.database
         with database.write() as work:
             text = "update dl_leases set expires_at = 0"

@@ -45,6 +45,7 @@ def race(catalog_uri, place, catch_up):
     )
     try:
         with deltasql.connect(catalog_uri) as catalog:
+            catalog.create_if_missing()
             session = catalog._session
             TableImport(session, place, "t").run()
             lost = catch_up(session, place)
@@ -98,7 +99,7 @@ def test_of_two_catalogs_one_takes_the_log_over(catalog_uri, second_uri, tmp_pat
     deltalake.write_deltalake(place, pa.table({"a": [0]}))
     with deltasql.connect(catalog_uri) as one, deltasql.connect(second_uri) as two:
         for catalog in (one, two):
-            TableImport(catalog._session, place, "t").run()
+            TableImport(catalog._lazy.create(), place, "t").run()
         outcomes: dict[int, object] = {}
 
         def attempt(number, catalog):

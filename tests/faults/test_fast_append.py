@@ -214,6 +214,7 @@ def test_a_cut_connection_leaves_exactly_one_version(
 def locked_row(uri: str, table_id: str):
     """Hold the table's row lock, as a slow transaction of somebody else does."""
     with deltasql.connect(uri, settings=NO_MIRROR) as other:
+        other.create_if_missing()
         database = other._session.book.database
         with psycopg.connect(database._conninfo) as connection:
             place = psycopg.sql.Identifier(database.schema)

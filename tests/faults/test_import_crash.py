@@ -38,7 +38,7 @@ class StopError(BaseException):
 
 
 def do_import(catalog, root, name="t", **options):
-    return TableImport(catalog._session, str(root), name, ImportOptions(**options)).run()
+    return TableImport(catalog._lazy.create(), str(root), name, ImportOptions(**options)).run()
 
 
 def stop_at(point, turn):
@@ -94,6 +94,7 @@ def test_a_cut_over_that_dies_is_ended_by_the_next(catalog_uri, source, point):
         with hooked(stop_at(point, 1)), pytest.raises(StopError):
             cut_over(catalog._session, "t")
     with deltasql.connect(catalog_uri) as catalog:
+        catalog.create_if_missing()
         if point != "after-cutover-commit":
             assert cut_over(catalog._session, "t").version == 24
         table = catalog.table("t")
@@ -127,7 +128,7 @@ with deltasql.connect(uri) as catalog:
     names = [row.name for row in catalog._session.book.tables()]
     options = ImportOptions(resume="t" in names)
     print("ready", flush=True)
-    TableImport(catalog._session, source, "t", options, LocalEngine(int(cores))).run()
+    TableImport(catalog._lazy.create(), source, "t", options, LocalEngine(int(cores))).run()
 print("done", flush=True)
 """
 

@@ -40,6 +40,7 @@ def catalog(catalog_uri, events, faults):
         return _Switched(store, faults)
 
     with deltasql.connect(catalog_uri, sink=events.append, wrap_store=wrap) as opened:
+        opened.create_if_missing()
         yield opened
 
 

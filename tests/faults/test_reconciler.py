@@ -61,6 +61,7 @@ def catalog(catalog_uri, events, faults):
     with deltasql.connect(
         catalog_uri, settings=WORKER, sink=events.append, wrap_store=wrap
     ) as opened:
+        opened.create_if_missing()
         yield opened
 
 

@@ -38,6 +38,7 @@ def test_a_commit_whose_reply_is_lost_with_the_rights_is_unknown_and_made_once(
     with toxics.proxied(toxiproxy.port, lake.server.port) as proxy, lake.admin() as admin:
         through = lake.uri("writer").replace(f"port={lake.server.port}", f"port={proxy.port}")
         with deltasql.connect(through, settings=NO_MIRROR) as catalog, ExitStack() as damage:
+            catalog.create_if_missing()
             committer = catalog._session.book.committer
             committer.sleep = lambda _: None
             minutes = itertools.count(step=60)

@@ -87,7 +87,8 @@ def postgres_uri(postgres_server) -> str:
 
 def local_rows(tmp_path, source):
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/local.db") as catalog:
-        done = TableImport(catalog._session, str(source), "t").run()
+        catalog.create_if_missing()
+        done = TableImport(catalog._lazy.create(), str(source), "t").run()
         return book_rows(catalog, done.row.table_id)
 
 
@@ -100,9 +101,10 @@ def rows_of(uri):
 def go_on(uri, source, engine):
     """Do what an operator does after a crash: resume, or begin where nothing was begun."""
     with deltasql.connect(uri) as catalog:
+        catalog.create_if_missing()
         begun = "t" in [row.name for row in catalog._session.book.tables()]
         options = ImportOptions(resume=begun)
-        TableImport(catalog._session, str(source), "t", options, engine).run()
+        TableImport(catalog._lazy.create(), str(source), "t", options, engine).run()
 
 
 def staged(uri) -> list[tuple]:
@@ -214,6 +216,7 @@ def test_a_server_that_crashes_while_rows_are_staged(
             server.start()
 
     with deltasql.connect(uri) as catalog:
+        catalog.create_if_missing()
         session = catalog._session
         engine = SparkEngine(spark, DatabaseStaging.of(session.book.database))
         done = TableImport(session, str(source), "t", engine=engine, observe=crash).run()

@@ -19,6 +19,7 @@ from deltasql.uri import parse_uri
 @pytest.fixture
 def catalog(catalog_uri):
     with deltasql.connect(catalog_uri, settings=NO_MIRROR) as opened:
+        opened.create_if_missing()
         yield opened
 
 
@@ -26,6 +27,7 @@ def catalog(catalog_uri):
 def pg_catalog(postgres_server):
     uri = postgres_server.uri(postgres_server.create_database_name())
     with deltasql.connect(uri, settings=NO_MIRROR) as opened:
+        opened.create_if_missing()
         yield opened, uri
 
 

@@ -176,6 +176,7 @@ def test_an_epoch_begins_behind_the_commits_that_wait(pg, tmp_path):
 
             def begin() -> int:
                 with deltasql.connect(uri, settings=NO_MIRROR) as other:
+                    other.create_if_missing()
                     other._session.book.new_epoch()
                     return other.table("orders").version
 

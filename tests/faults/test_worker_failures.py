@@ -28,6 +28,7 @@ def events():
 def catalog(tmp_path, events):
     uri = f"deltasql://sqlite/{tmp_path}/c.db"
     with deltasql.connect(uri, settings=WORKER, sink=events.append) as made:
+        made.create_if_missing()
         yield made
 
 

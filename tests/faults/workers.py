@@ -229,6 +229,27 @@ def write_as_nobody(uri: str) -> None:
             print(json.dumps([version, error.code, error.message]))
 
 
+def undrop(uri: str, name: str) -> None:
+    """Bring a table back; print the code of the refusal, or `done`."""
+    with deltasql.connect(uri) as catalog:
+        _print_outcome(lambda: catalog.undrop_table(name))
+
+
+def create(uri: str, name: str, place: str) -> None:
+    """Create a table; print the code of the refusal, or `done`."""
+    with deltasql.connect(uri) as catalog:
+        _print_outcome(lambda: a_table(catalog, Path(place), name))
+
+
+def _print_outcome(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except DeltaSqlError as error:
+        print(json.dumps(error.code))
+    else:
+        print(json.dumps("done"))
+
+
 def look(uri: str) -> None:
     """Read a catalog, try to write to it, and print what was found and the refusal."""
     found: dict[str, object] = {}

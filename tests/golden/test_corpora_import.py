@@ -73,6 +73,7 @@ class Book:
 
     def __init__(self, uri: str, tables: Path) -> None:
         self.catalog = deltasql.connect(uri)
+        self.catalog.create_if_missing()
         self.tables = tables
 
     def source(self, name: str) -> Path:
@@ -80,7 +81,9 @@ class Book:
 
     def bring(self, name: str, **options: bool) -> Imported:
         wanted = ImportOptions(**options)
-        return TableImport(self.catalog._session, str(self.source(name)), short(name), wanted).run()
+        return TableImport(
+            self.catalog._lazy.create(), str(self.source(name)), short(name), wanted
+        ).run()
 
     def snapshot(self, done: Imported, version: int | None = None):
         return self.catalog._session.book.snapshot(done.table_id, version=version)

@@ -73,6 +73,7 @@ class Book:
     def __init__(self, tmp_path: Path, uri: str) -> None:
         self.folder = tmp_path
         self.catalog = deltasql.connect(uri, settings=NO_MIRROR)
+        self.catalog.create_if_missing()
         self.made = 0
         self.tables: list[deltasql.Table] = []
         self.renew()

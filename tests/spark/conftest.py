@@ -38,4 +38,5 @@ class Small:
 def small(tmp_path):
     uri = f"deltasql://sqlite/{tmp_path}/small.db"
     with deltasql.connect(uri) as catalog:
+        catalog.create_if_missing()
         yield Small(catalog, a_table(catalog, tmp_path), uri)

@@ -33,6 +33,7 @@ KINDS = {
 @pytest.fixture
 def catalog(uri):
     with deltasql.connect(uri) as opened:
+        opened.create_if_missing()
         yield opened
 
 

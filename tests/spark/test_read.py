@@ -48,6 +48,7 @@ TYPES = pa.table(
 @pytest.fixture
 def catalog(uri):
     with deltasql.connect(uri) as opened:
+        opened.create_if_missing()
         yield opened
 
 

@@ -44,6 +44,7 @@ def uri(catalog_uri):
 @pytest.fixture
 def table(uri, tmp_path):
     with deltasql.connect(uri) as catalog:
+        catalog.create_if_missing()
         yield a_table(catalog, tmp_path)
 
 

@@ -72,6 +72,7 @@ class Twins:
     @contextmanager
     def snapshot(self):
         with deltasql.connect(self.uri) as catalog:
+            catalog.create_if_missing()
             yield catalog.table("t").snapshot()
 
 

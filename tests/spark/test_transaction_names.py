@@ -20,6 +20,7 @@ def session(spark):
 @pytest.fixture
 def catalog(uri):
     with deltasql.connect(uri) as opened:
+        opened.create_if_missing()
         yield opened
 
 

@@ -26,6 +26,7 @@ ROWS = 100
 @pytest.fixture
 def table(uri, tmp_path):
     with deltasql.connect(uri) as catalog:
+        catalog.create_if_missing()
         yield a_table(catalog, tmp_path, partition_by=[])
 
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 255
 _NEWEST = 2**63 - 1
 # Said of a name by whoever creates a table.
+_MAKE_WAY = "Rename or drop that table first."
 NAME_TAKEN = "Choose another name, or take the table that is there: exist_ok=True (--exist-ok)."
 
 
@@ -140,6 +141,29 @@ class SqlCatalog:
     def tables(self) -> list[TableRow]:
         """Return all tables, by name."""
         return [table_row(row) for row in self.database.rows("all_tables")]
+
+    def dropped_tables(self) -> list[TableRow]:
+        """Return all tables that were dropped, the last one first."""
+        rows = [table_row(row) for row in self.database.rows("dropped_tables")]
+        return sorted(rows, key=lambda row: (row.dropped_at or 0, row.created_at), reverse=True)
+
+    def is_dropped(self, table_id: str) -> bool:
+        """Tell whether a table of this catalog was dropped."""
+        rows = self.database.rows("table_by_id", table_id=table_id)
+        return bool(rows) and table_row(rows[0]).state is TableState.DELETED
+
+    def undrop(self, row: TableRow) -> TableRow:
+        """Bring a dropped table back; see `Dropping.undrop`.
+
+        Raises:
+            TableExistsError: the name or the location is taken.
+        """
+        try:
+            self.dropping().undrop(row)
+        except UniqueViolationError as error:
+            new = NewTable(row.table_id, row.namespace, row.name, row.location, row.location_key)
+            raise self._taken(new, _MAKE_WAY) from error
+        return self.table_by_id(row.table_id)
 
     def create(self, new: NewTable, request: CommitRequest) -> Committed:
         """Register a table and commit its first version, both or neither.
@@ -344,14 +368,12 @@ class SqlCatalog:
         )
         return None if rows[0][0] is None else int(rows[0][0])
 
-    def _taken(self, new: NewTable) -> TableExistsError:
+    def _taken(self, new: NewTable, hint: str = NAME_TAKEN) -> TableExistsError:
         with self.database.read() as work:
             name = work.rows("table_by_name", namespace=new.namespace, name=new.name)
         full = f"{new.namespace}.{new.name}" if new.namespace else new.name
         if name:
-            return TableExistsError(
-                f"There is a table {full!r} already.", hint=NAME_TAKEN, table=full
-            )
+            return TableExistsError(f"There is a table {full!r} already.", hint=hint, table=full)
         return TableExistsError(
             f"The location {new.location} belongs to another table.",
             hint="Choose another location, or use the table that is there.",

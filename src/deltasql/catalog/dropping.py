@@ -1,4 +1,4 @@
-"""Drop a table: what speaks against it is looked up under its row lock, in the same transaction."""
+"""Drop a table, or bring it back: decided under its row lock, in one transaction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from deltasql.catalog.database import Database, Work
 from deltasql.catalog.neighbours import Place, neighbours_keys, nested_folders, own_keys
-from deltasql.catalog.rows import TableRow, TableState, table_row
+from deltasql.catalog.rows import DROPPED_AT, DROPPED_STATE, TableRow, TableState, table_row
 from deltasql.crash import crash_point
 from deltasql.errors import (
     MirrorLagError,
@@ -14,6 +14,7 @@ from deltasql.errors import (
     TableNotFoundError,
     TableStateError,
 )
+from deltasql.protocol.codec import dump_values
 
 # The rows of a dropped table that no audit needs.
 PURGE = (
@@ -29,6 +30,7 @@ PURGE = (
 )
 # The rows of work on a table; a dropped table has none.
 _WORK = ("purge_leases", "purge_verifications", "purge_open_work")
+_DROPPED = (DROPPED_AT, DROPPED_STATE)
 _VACUUM = ("purge_vacuumed_files", "purge_vacuum_marks")
 
 
@@ -55,8 +57,28 @@ class Dropping:
                     hint="Mirror it first, or drop it with force.",
                     table=row.full_name,
                 )
-            self._take_out(work, row)
+            self._take_out(work, locked)
             crash_point("before-drop-commit")
+
+    def undrop(self, row: TableRow) -> None:
+        """Bring a dropped table back to the state that it had; its versions stay as they are.
+
+        The database refuses a name or a place that another table has by now.
+
+        Raises:
+            TableStateError: it is back already, or was purged or replaced.
+            OwnershipError: the catalog was recovered since it was opened.
+            UniqueViolationError: the name or the place is taken.
+        """
+        with self.database.write() as work:
+            rows = work.rows("lock_table", table_id=row.table_id)
+            locked, epoch = table_row(rows[0]), int(rows[0][16])
+            self._require_epoch(epoch)
+            state = require_droppable_back(locked)
+            kept = {key: value for key, value in locked.properties.items() if key not in _DROPPED}
+            work.run("set_properties", table_id=row.table_id, properties=dump_values(kept))
+            work.run("set_state", table_id=row.table_id, state=str(state))
+            crash_point("before-undrop-commit")
 
     def purge(self, row: TableRow) -> list[str]:
         """Take a table out of the catalog with the rows of its files; return their keys.
@@ -67,7 +89,7 @@ class Dropping:
         """
         place = Place(row.table_id, row.location, row.location_key)
         with self.database.write() as work:
-            self._lock(work, row)
+            locked = self._lock(work, row)
             key = next(neighbours_keys(work, place), None)
             if key is not None:
                 raise TableStateError(
@@ -78,7 +100,7 @@ class Dropping:
             others = tuple(f"{folder}/" for folder in nested_folders(work, place))
             found = own_keys(place, work.rows("all_paths", table_id=row.table_id))
             keys = sorted({key for key in found if not key.startswith(others)})
-            self._take_out(work, row)
+            self._take_out(work, locked)
             # from now on no commit of another table may refer to these objects
             work.run("set_vacuuming", table_id=row.table_id)
             for name in (*_VACUUM, *PURGE):
@@ -93,11 +115,7 @@ class Dropping:
                 f"There is no table {row.full_name!r} in the catalog.", table=row.full_name
             )
         locked, epoch = table_row(rows[0]), int(rows[0][16])
-        if epoch != self.epoch:
-            raise OwnershipError(
-                f"The catalog was recovered under epoch {epoch}; this process has {self.epoch}.",
-                hint="Open the catalog again.",
-            )
+        self._require_epoch(epoch)
         if locked.state is not row.state:
             raise TableStateError(
                 f"Table {row.full_name} was {row.state} and is {locked.state} now.",
@@ -106,7 +124,45 @@ class Dropping:
             )
         return locked
 
+    def _require_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            raise OwnershipError(
+                f"The catalog was recovered under epoch {epoch}; this process has {self.epoch}.",
+                hint="Open the catalog again.",
+            )
+
     def _take_out(self, work: Work, row: TableRow) -> None:
+        noted = {DROPPED_AT: str(work.now_ms()), DROPPED_STATE: str(row.state)}
+        properties = dump_values(row.properties | noted)
+        work.run("set_properties", table_id=row.table_id, properties=properties)
         work.run("set_state", table_id=row.table_id, state=str(TableState.DELETED))
         for name in _WORK:
             work.run(name, table_id=row.table_id)
+
+
+def require_droppable_back(row: TableRow) -> TableState:
+    """Return the state in which a dropped table comes back.
+
+    Raises:
+        TableStateError: it is not dropped, or its rows are not complete.
+    """
+    if row.state is not TableState.DELETED:
+        raise TableStateError(
+            f"Table {row.full_name} ({row.table_id}) is not dropped; it is {row.state}.",
+            table=row.full_name,
+        )
+    if row.is_purged:
+        raise TableStateError(
+            f"Table {row.full_name} ({row.table_id}) was purged: its files and its log are gone.",
+            hint="Restore its folder and the database from a backup.",
+            table=row.full_name,
+        )
+    state = row.state_before_drop
+    if state is None:
+        raise TableStateError(
+            f"Table {row.full_name} ({row.table_id}) was replaced by a new import, or dropped by "
+            "an older deltasql: SQL no longer has all that it needs to come back.",
+            hint=f"Bring it back from its log: `deltasql import {row.location}`.",
+            table=row.full_name,
+        )
+    return state

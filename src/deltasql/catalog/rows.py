@@ -12,6 +12,9 @@ from deltasql.errors import BadArgumentError
 
 # In a table's properties: versions below were forgotten by the book's retention.
 HISTORY_FLOOR = "deltasql.historyFloor"
+# In a dropped table's properties: when it was dropped, and which state it had.
+DROPPED_AT = "deltasql.droppedAt"
+DROPPED_STATE = "deltasql.droppedState"
 
 
 class TableState(enum.StrEnum):
@@ -55,6 +58,22 @@ class TableRow:
     def is_purged(self) -> bool:
         """Whether the table was dropped with its files: what is at its place is not its own."""
         return self.state is TableState.DELETED and self.is_vacuuming
+
+    @property
+    def dropped_at(self) -> int | None:
+        """When the table was dropped, in milliseconds; None where that is not known."""
+        found = self.properties.get(DROPPED_AT)
+        return None if found is None else int(found)
+
+    @property
+    def state_before_drop(self) -> TableState | None:
+        """The state to bring a dropped table back to.
+
+        None where its rows are not complete: a new import has replaced it, it was purged, or a
+        version of deltasql has dropped it that did not write this down.
+        """
+        found = self.properties.get(DROPPED_STATE)
+        return None if found is None or self.is_purged else TableState(found)
 
     @property
     def full_name(self) -> str:

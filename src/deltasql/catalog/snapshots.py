@@ -193,7 +193,8 @@ def require_in_catalog(row: TableRow) -> None:
     if row.state is TableState.DELETED:
         raise TableStateError(
             f"Table {row.full_name} ({row.table_id}) was dropped, or replaced by a new import.",
-            hint=f"If there is a table {row.full_name} now, open it by its name.",
+            hint=f"If there is a table {row.full_name} now, open it by its name; "
+            f"`deltasql undrop {row.full_name}` brings back a table that was dropped.",
             table=row.full_name,
         )
 

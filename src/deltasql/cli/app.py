@@ -105,9 +105,12 @@ class App:
 
         start_logging(sys.stderr, verbosity, as_json=self.output != "text")
 
-    def confirm(self, question: str, *, is_sure: bool) -> None:
-        """Ask before something that cannot be undone; without a terminal `--yes` must answer."""
-        if is_sure:
+    def confirm(self, question: str, *, is_sure: bool, has_way_back: bool = False) -> None:
+        """Ask before something that cannot be undone; without a terminal `--yes` must answer.
+
+        What has a way back is asked for on a terminal only.
+        """
+        if is_sure or (has_way_back and not sys.stdin.isatty()):
             return
         if not sys.stdin.isatty():
             raise BadArgumentError(

@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "diff": ("inspect", "List the files that came and went between two versions."),
     "doctor": ("doctor", "Check the installation, the configuration and the catalog."),
     "drop": ("tables", "Remove a table from the catalog."),
+    "undrop": ("tables", "Bring a dropped table back, with all its versions."),
     "files": ("inspect", "List the data files of a table."),
     "fsck": ("mirror", "Compare the log with SQL, for one table or all."),
     "history": ("inspect", "List a table's versions: who did what, and when."),

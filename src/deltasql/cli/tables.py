@@ -1,7 +1,8 @@
-"""Commands on the list of tables: tables, create, rename, drop."""
+"""Commands on the list of tables: tables, create, rename, drop, undrop."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -23,9 +24,13 @@ if TYPE_CHECKING:
 
 
 @command(example="deltasql tables -o json")
+@click.option("--dropped", is_flag=True, help="List the dropped tables, the last one first.")
 @pass_app
-def tables(app: App) -> None:
+def tables(app: App, *, dropped: bool) -> None:
     """List the tables of the catalog."""
+    if dropped:
+        _list_dropped(app)
+        return
     with app.connect() as catalog:
         rows = [
             {
@@ -131,8 +136,9 @@ def drop(
 ) -> None:
     """Remove a table from the catalog.
 
-    Its files and its log stay, unless --purge is given: that cannot be undone. An import that was
-    not cut over is taken back: its rows go, its source stays as it is.
+    Its files, its log and its rows in SQL stay, and `deltasql undrop` brings it back, unless
+    --purge is given: that cannot be undone. An import that was not cut over is taken back: its rows
+    go, its source stays as it is, and can be imported again. On a terminal the command asks first.
     """
     if keep_data and purge:
         raise BadArgumentError("Give --keep-data or --purge, not both.")
@@ -140,14 +146,79 @@ def drop(
     with app.connect() as catalog:
         found = _find(catalog, name)
         facts = {"table": name, "location": found.location, "version": found.version}
+        facts |= {"table_id": found.table_id}
         if dry_run:
             kept = "deleted" if purge else "kept"
             app.out.done(f"{name} would be dropped; its files would be {kept}.", facts)
             return
         if purge:
             app.confirm(f"Delete {name} and all files in {found.location}?", is_sure=is_sure)
+        else:
+            question = f"Drop {name} (version {found.version})? {_what_stays(found)}"
+            app.confirm(question, is_sure=is_sure, has_way_back=True)
         catalog.drop(name, purge=purge, force=force)
     app.out.done(f"{name} was dropped.", facts)
+    if not purge:
+        app.out.note(_what_stays(found))
+
+
+@command(example="deltasql undrop orders")
+@table_argument
+@click.option("--id", "table_id", metavar="ID", help="The table's id, if several were dropped.")
+@dry_run_option
+@pass_app
+def undrop(app: App, *, table: str | None, table_id: str | None, dry_run: bool) -> None:
+    """Bring a dropped table back, with all its versions.
+
+    Of several tables of the name the one that was dropped last comes back; --id chooses another
+    (see `deltasql tables --dropped`). Refused if the table was purged, if its name or location is
+    taken by now, or if its log was changed since.
+    """
+    name = app.table_name(table)
+    with app.connect() as catalog:
+        found = catalog.undrop_table(name, table_id=table_id, dry_run=dry_run)
+        facts = {"table": found.name, "version": found.version, "location": found.location}
+        facts |= {"table_id": found.table_id}
+        if not dry_run:
+            facts["state"] = str(found.state)
+            warn_of_lag(app, catalog, found.name)
+    done = "would come back" if dry_run else "is back"
+    app.out.done(f"{name} {done} at version {facts['version']}.", facts)
+
+
+def _list_dropped(app: App) -> None:
+    with app.connect() as catalog:
+        rows = [
+            {
+                "name": info.name,
+                "version": info.version,
+                "dropped_at": _moment(info.dropped_at),
+                "can_undrop": info.state is not None,
+                "state": info.state,
+                "location": info.location,
+                "table_id": info.table_id,
+            }
+            for info in catalog.dropped_tables()
+        ]
+    app.out.rows(rows, ["name", "version", "dropped_at", "can_undrop", "location", "table_id"])
+
+
+def _moment(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _what_stays(info: TableInfo) -> str:
+    """Say what remains of a dropped table, and how it comes back."""
+    if info.state in {"importing", "read_only"}:
+        return (
+            f"It is an import: its rows in SQL go, the source {info.location} stays and can be "
+            "imported again."
+        )
+    return (
+        f"Its rows in SQL, its data and its log in {info.location} stay. `deltasql undrop "
+        f"{info.name}` brings it back as long as its log is not changed and no other table has its "
+        "name or location."
+    )
 
 
 def _find(catalog: Catalog, name: str) -> TableInfo:

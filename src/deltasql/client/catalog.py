@@ -22,6 +22,7 @@ from deltasql.client.staging import CommitOptions
 from deltasql.client.table import Table
 from deltasql.client.take_back import take_back
 from deltasql.client.transaction import Transaction
+from deltasql.client.undrop import DroppedTable, dropped_tables, undrop_table
 from deltasql.client.write_desk import WriteDesk
 from deltasql.crash import crash_point
 from deltasql.errors import BadArgumentError, TableExistsError, TableStateError
@@ -188,6 +189,7 @@ class Catalog:
     def drop(self, name: str, *, purge: bool = False, force: bool = False) -> None:
         """Take a table out of the catalog; its files and its log stay, unless `purge`.
 
+        `undrop_table` brings it back, as long as nobody changes its log or takes its place.
         An import that was never cut over is taken back: its rows go, its source stays as it is.
 
         Raises:
@@ -213,6 +215,27 @@ class Catalog:
             self._session.engine.catch_up(row.table_id, seconds=10.0)
         crash_point("before-drop")
         self._session.book.dropping().drop(row, may_lag=force)
+
+    def dropped_tables(self) -> list[DroppedTable]:
+        """Return the tables that were dropped, the last one first."""
+        return dropped_tables(self._session)
+
+    def undrop_table(
+        self, name: str, *, table_id: str | None = None, dry_run: bool = False
+    ) -> Table:
+        """Bring a dropped table back, in the state that it had, with all its versions.
+
+        Of several tables of this name the one that was dropped last comes back, or the one with
+        `table_id`. With `dry_run` only the checks are made.
+
+        Raises:
+            TableNotFoundError: no table of this name was dropped.
+            TableStateError: it was purged, or replaced by a new import.
+            TableExistsError: its name or its location is taken.
+            OwnershipError, MirrorConflictError: its log is not the one that it was dropped with.
+        """
+        row = undrop_table(self._session, name, table_id, dry_run=dry_run)
+        return Table(self._session, row)
 
     def forget_history(
         self, name: str, older_than: timedelta, *, dry_run: bool = True

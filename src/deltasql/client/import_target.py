@@ -194,7 +194,8 @@ def _refuse_managed(session: Session, store: ObjectStore, found: TableRow | None
             hint="Detach the table there first, or bring it back with `deltasql recover "
             "--from-log` if that catalog is lost.",
         )
-    if found is None or found.state not in _GOING_ON:
+    is_free = found is None and session.book.is_dropped(owner.table_id)
+    if not is_free and (found is None or found.state not in _GOING_ON):
         raise TableExistsError(
             f"The log at {store.uri} is managed by this catalog already.",
             hint="There is nothing to import; see `deltasql tables`.",

@@ -15,7 +15,7 @@ from deltasql.crash import crash_point
 from deltasql.errors import CutoverError, ObjectNotFoundError, OwnershipError
 from deltasql.importer.commit_files import CommitFile, CommitFiles
 from deltasql.importer.parse import read_window
-from deltasql.log.owner import OWNER_KEY, Owner, claim
+from deltasql.log.owner import OWNER_KEY, Owner, read_owner, take_place
 from deltasql.log.segment import newest_commit
 from deltasql.protocol.actions import CommitInfo, Metadata, Protocol
 from deltasql.protocol.claim import OPERATION, claim_actions, require_claimable
@@ -75,7 +75,7 @@ class Cutover:
             if not self.follow:
                 self._require_head(row)
             snapshot = self.book.snapshot(row.table_id)
-            _require_free(row, snapshot.protocol, snapshot.metadata)
+            self._require_free(row, snapshot.protocol, snapshot.metadata)
         self._take_marker(row)
         for lost in range(_RACES):
             begun = noted_claim(row)
@@ -124,7 +124,7 @@ class Cutover:
             protocol = next((c for c in changes[::-1] if isinstance(c, Protocol)), protocol)
             metadata = next((c for c in changes[::-1] if isinstance(c, Metadata)), metadata)
             last, newest = window.last, max(commit_times(window.versions, newest))
-            _require_free(row, protocol, metadata)
+            self._require_free(row, protocol, metadata)
         before = max(row.current_version, last)
         info = CommitInfo(
             timestamp=max(self.now_ms(), newest + 1),
@@ -154,8 +154,28 @@ class Cutover:
     def _take_marker(self, row: TableRow) -> None:
         """Shut out other catalogs before the race: of two claims in a row, both would win."""
         identity = self.book.identity
-        claim(self.store, Owner(identity.catalog_id, identity.epoch, row.table_id))
+        owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
+        take_place(self.store, owner, self._is_of_dropped)
         crash_point("after-claim-marker")
+
+    def _is_of_dropped(self, owner: Owner) -> bool:
+        """Tell whether a marker was left by a table of this catalog that was dropped."""
+        is_ours = owner.catalog_id == self.book.identity.catalog_id
+        return is_ours and self.book.is_dropped(owner.table_id)
+
+    def _require_free(self, row: TableRow, protocol: Protocol, metadata: Metadata) -> None:
+        """Refuse a log that another catalog has fenced; a dropped table's fence is ours."""
+        require_claimable(protocol, metadata, row.full_name)
+        if not is_fenced(protocol):
+            return
+        owner = read_owner(self.store)
+        is_own = owner is not None and owner.table_id == row.table_id
+        if owner is None or not (is_own or self._is_of_dropped(owner)):
+            raise OwnershipError(
+                f"The log of {row.full_name} is fenced: a catalog that we do not know manages it.",
+                hint="If that catalog is lost, `deltasql unfence` opens the log again.",
+                table=row.full_name,
+            )
 
 
 def _newer(store: ObjectStore, version: int) -> Iterator[CommitFile]:
@@ -166,16 +186,6 @@ def _newer(store: ObjectStore, version: int) -> Iterator[CommitFile]:
         except ObjectNotFoundError:
             return
         yield CommitFile(each, info.size, info.modified_ms)
-
-
-def _require_free(row: TableRow, protocol: Protocol, metadata: Metadata) -> None:
-    require_claimable(protocol, metadata, row.full_name)
-    if is_fenced(protocol):
-        raise OwnershipError(
-            f"The log of {row.full_name} is fenced: a catalog that we do not know manages it.",
-            hint="If that catalog is lost, `deltasql unfence` opens the log again.",
-            table=row.full_name,
-        )
 
 
 def _require_state(row: TableRow) -> None:

@@ -87,6 +87,14 @@ class Ownership:
             OwnershipError: the log is another's, or holds versions that SQL does not know.
         """
         self.refuse_others(row, store)
+        self.refuse_ahead(row, store)
+
+    def refuse_ahead(self, row: TableRow, store: ObjectStore) -> None:
+        """Make sure that the log holds no version that SQL does not know.
+
+        Raises:
+            OwnershipError: it does.
+        """
         self._refuse_log_ahead(row, store)
         self._refuse_hint_ahead(row, store)
 

@@ -14,6 +14,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.int32(
 @pytest.fixture
 def catalog(tmp_path):
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/c.db", settings=NO_MIRROR) as opened:
+        opened.create_if_missing()
         yield opened
 
 

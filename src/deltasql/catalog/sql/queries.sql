@@ -30,6 +30,9 @@ select t.namespace, t.name from dl_tables t
 where t.state <> 'deleted' and length(t.name) between :shortest and :longest
 order by t.namespace, t.name limit :most
 
+-- name: dropped_tables
+select {table_columns} from dl_tables t where t.state = 'deleted' order by t.namespace, t.name
+
 -- name: all_tables
 select {table_columns} from dl_tables t where t.state <> 'deleted' order by t.namespace, t.name
 
