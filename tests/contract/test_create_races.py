@@ -76,7 +76,8 @@ def test_many_that_create_one_table_at_once_get_the_same(catalog_uri, tmp_path):
             made = mine.create_table("orders", location=place, schema=SCHEMA, exist_ok=True)
             found.append(made.table_id)
 
-    with deltasql.connect(catalog_uri):
+    with deltasql.connect(catalog_uri) as catalog:
+        catalog.create_if_missing()
         threads = [threading.Thread(target=create) for _ in range(6)]
         for thread in threads:
             thread.start()

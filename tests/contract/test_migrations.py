@@ -192,12 +192,12 @@ def test_a_network_file_system_is_refused():
 def test_a_file_that_is_no_database_is_told_as_such(tmp_path, content):
     file = tmp_path / "c.db"
     file.write_bytes(content)
-    if not content:
-        with deltasql.connect(f"deltasql://sqlite/{file}") as catalog:
+    with deltasql.connect(f"deltasql://sqlite/{file}") as catalog:
+        if not content:
             catalog.create_if_missing()
-        return
-    with deltasql.connect(f"deltasql://sqlite/{file}") as catalog, pytest.raises(CatalogError):
-        catalog.create_if_missing()
+            return
+        with pytest.raises(CatalogError):
+            catalog.create_if_missing()
     assert file.read_bytes() == content
 
 

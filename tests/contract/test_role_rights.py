@@ -5,7 +5,7 @@ import pytest
 
 import pg_roles
 from deltasql.client.connect import initialize, open_database
-from deltasql.errors import PermissionDeniedError
+from deltasql.errors import PermissionDeniedError, SchemaMissingError
 from deltasql.uri import parse_uri
 from pg_roles import ROLES, RoleDatabase
 
@@ -25,9 +25,13 @@ def lake(postgres_server) -> RoleDatabase:
 def test_the_script_makes_the_schema_for_the_owner_first(empty):
     """Nobody but the owner creates the catalog; he needs no right on the database."""
     for role in ROLES:
-        with pytest.raises(PermissionDeniedError, match="permission denied for schema"):
-            empty.connect(role)
+        with empty.connect(role) as catalog:
+            with pytest.raises(PermissionDeniedError, match="permission denied for schema"):
+                catalog.create_if_missing()
+            with pytest.raises(SchemaMissingError, match="has no deltasql tables"):
+                catalog.tables()
     with empty.connect("owner") as catalog:
+        catalog.create_if_missing()
         assert catalog.tables() == []
     with empty.admin() as connection:
         owners = connection.execute(

@@ -131,6 +131,12 @@ def test_a_writer_creates_and_ends_no_table(lake, table, tmp_path):
             catalog.drop(table)
         with denied(policy, advice):
             catalog.table(table).detach()
+        with lake.connect("operator") as operator:
+            operator.drop(table)
+        with denied("dl_tables"):
+            catalog.undrop_table(table)
+        with lake.connect("operator") as operator:
+            operator.undrop_table(table)
         with denied("dl_tables"):
             catalog.mirror.pause(table)
         with denied("dl_tables"):

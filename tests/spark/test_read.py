@@ -15,8 +15,8 @@ from corpora import EXPECTED, needs_corpora
 from deltasql.errors import (
     BadArgumentError,
     BadPredicateError,
-    CatalogUnavailableError,
     CorruptDataError,
+    SchemaMissingError,
     TableNotFoundError,
     VersionNotFoundError,
 )
@@ -254,9 +254,11 @@ def test_what_does_not_fit_is_told(session, uri, given, error, said):
 
 def test_a_catalog_that_is_not_there_is_not_made(session, tmp_path):
     place = tmp_path / "typo.db"
-    with pytest.raises(CatalogUnavailableError, match="There is no catalog database"):
+    with pytest.raises(SchemaMissingError, match="there is no such file"):
         deltasql.spark.read(session, f"deltasql://sqlite/{place}", "orders")
-    assert not place.exists()
+    with pytest.raises(Exception, match=r"error\[DS309\]: There is no catalog at"):
+        session.read.format("deltasql").load(f"deltasql://sqlite/{place}?table=orders")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_source_tells_its_error_with_the_code(session, uri, catalog):

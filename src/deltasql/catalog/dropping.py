@@ -76,8 +76,8 @@ class Dropping:
             self._require_epoch(epoch)
             state = require_droppable_back(locked)
             kept = {key: value for key, value in locked.properties.items() if key not in _DROPPED}
-            work.run("set_properties", table_id=row.table_id, properties=dump_values(kept))
             work.run("set_state", table_id=row.table_id, state=str(state))
+            work.run("set_properties", table_id=row.table_id, properties=dump_values(kept))
             crash_point("before-undrop-commit")
 
     def purge(self, row: TableRow) -> list[str]:
@@ -134,8 +134,8 @@ class Dropping:
     def _take_out(self, work: Work, row: TableRow) -> None:
         noted = {DROPPED_AT: str(work.now_ms()), DROPPED_STATE: str(row.state)}
         properties = dump_values(row.properties | noted)
-        work.run("set_properties", table_id=row.table_id, properties=properties)
         work.run("set_state", table_id=row.table_id, state=str(TableState.DELETED))
+        work.run("set_properties", table_id=row.table_id, properties=properties)
         for name in _WORK:
             work.run(name, table_id=row.table_id)
 
