@@ -66,7 +66,18 @@ _BAD_IDENTITY = re.compile(
     r"<Code>(ExpiredToken|RequestExpired|TokenRefreshRequired|InvalidToken|InvalidAccessKeyId|"
     r"\w*UserNotFound)<"
 )
-_EXPIRED = re.compile(r"<Code>(ExpiredToken|RequestExpired|TokenRefreshRequired)<")
+_EXPIRED = re.compile(
+    r"<Code>(ExpiredToken|RequestExpired|TokenRefreshRequired|ExpiredAuthenticationToken)<"
+    r"|not valid in the specified time frame|[Tt]oken is expired"
+)
+# said of a key, a signature or a token that is not the account's, by Azure, by Google and by S3
+_WRONG_IDENTITY = re.compile(
+    r"Server failed to authenticate the request"
+    r"|<Code>(AuthenticationFailed|AuthenticationRequired|InvalidAuthenticationInfo"
+    r"|InvalidSecurity|SignatureDoesNotMatch|InvalidAccessKeyId|InvalidToken)<"
+)
+# Google's answer to a service account or a login that it does not know, or no longer
+_NO_GRANT = re.compile(r'"error": ?"invalid_(?:grant|client)"')
 # S3 and Azure delete many keys by one request, which is answered with 200 and a word for each key
 _NO_RIGHT = re.compile(
     r"<Code>(AccessDenied|AuthorizationPermissionMismatch)<|^ +code: \"(?:AccessDenied|403)\",$",
@@ -81,7 +92,8 @@ _PLAIN: Mapping[type[DeltaSqlError], str] = {
 }
 _POLICIES = "the guide on least rights has a policy for readers, writers, workers and operators."
 _CHANGES = frozenset({"create", "write"})
-_REFUSED = frozenset({401, 403})
+_UNAUTHENTICATED = 401
+_REFUSED = frozenset({_UNAUTHENTICATED, 403})
 _MISSING = 404
 RANGE_NOT_SATISFIABLE = 416
 
@@ -131,7 +143,7 @@ def _kind(error: BaseException, text: str, status: int | None) -> type[DeltaSqlE
     if is_panic(error):
         return StorageUnavailableError
     kind = next((ours for theirs, ours in KINDS.items() if isinstance(error, theirs)), StorageError)
-    if _BAD_IDENTITY.search(text) or _has_no_identity(text, status):
+    if _BAD_IDENTITY.search(text) or _NO_GRANT.search(text) or _has_no_identity(text, status):
         return AccessDeniedError
     if _NO_BUCKET.search(text) or _PLAIN_HTTP.search(text):
         return StorageError
@@ -166,7 +178,7 @@ def _reason(kind: type[DeltaSqlError], text: str, status: int | None) -> str:
         return _PLAIN[kind]
     if status == _MISSING and not _ASKED_FOR_CREDENTIALS.search(text):
         return "the bucket or container does not exist"
-    if _ASKED_FOR_CREDENTIALS.search(text):
+    if _ASKED_FOR_CREDENTIALS.search(text) and not _NO_GRANT.search(text):
         return "no credentials were given, and none could be had from this machine's identity"
     if kind is AccessDeniedError:
         return _why_denied(text, status)
@@ -178,6 +190,10 @@ def _reason(kind: type[DeltaSqlError], text: str, status: int | None) -> str:
 def _why_denied(text: str, status: int | None) -> str:
     if _EXPIRED.search(text):
         return "the credentials have expired"
+    if _NO_GRANT.search(text):
+        return "the credentials are not accepted: they are wrong, have expired or were revoked"
+    if status == _UNAUTHENTICATED or _WRONG_IDENTITY.search(text):
+        return f"the credentials are not accepted: they are wrong or have expired (status {status})"
     return f"access was denied (status {status})" if status else "access was denied"
 
 
