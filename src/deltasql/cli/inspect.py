@@ -57,7 +57,7 @@ def show(app: App, *, table: str | None, follow: bool) -> None:
             {"name": field.name, "type": field.type.name, "nullable": field.nullable}
             for field in found.schema.fields
         ]
-        app.out.record(found.detail() | {"columns": columns})
+        app.out.describe(found.detail() | {"columns": columns})
 
 
 @command(example="deltasql files orders --where \"day = '2026-01-01'\"")

@@ -52,6 +52,30 @@ class Output:
         for key, value in row.items():
             self._line(f"{key:<{width}}  {_to_text(value)}".rstrip())
 
+    def describe(self, row: Row) -> None:
+        """Print one thing with parts: a line per field, then each part as a table below its name.
+
+        A mapping becomes lines of its own, a list of mappings a table; an empty one has no part.
+        """
+        if self.format != "text":
+            self._line(self._json(row))
+            return
+        parts = {key: value for key, value in row.items() if _is_part(value)}
+        self.record({key: _joined(value) for key, value in row.items() if key not in parts})
+        for key, value in parts.items():
+            self._line(f"\n{escape(key)}")
+            fields = value if isinstance(value, list) else _pairs(value)
+            self._part(fields, has_names=isinstance(value, list))
+
+    def _part(self, rows: list[dict[str, Any]], *, has_names: bool) -> None:
+        names = list(dict.fromkeys(key for row in rows for key in row))
+        cells = [[_to_text(_joined(row.get(name))) for name in names] for row in rows]
+        lines = [names, *cells] if has_names else cells
+        widths = [max(len(line[place]) for line in lines) for place in range(len(names))]
+        for line in lines:
+            padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
+            self._line(f"  {'  '.join(padded)}".rstrip())
+
     def done(self, sentence: str, row: Row) -> None:
         """Tell what was done: a sentence for people on stderr, or its facts as JSON on stdout."""
         if self.format == "text":
@@ -123,6 +147,22 @@ class Output:
         for row in cells:
             table.add_row(*map(Text, row))  # Text: markup in a value stays text
         Console(file=self.stdout, no_color=not self.has_color, highlight=False).print(table)
+
+
+def _is_part(value: object) -> bool:
+    is_table = isinstance(value, list) and all(isinstance(one, dict) for one in value)
+    return bool(value) and (isinstance(value, dict) or is_table)
+
+
+def _pairs(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": key, "value": value} for key, value in fields.items()]
+
+
+def _joined(value: Any) -> Any:
+    """Return a list of plain values as one text."""
+    if isinstance(value, list | tuple) and not any(isinstance(one, dict | list) for one in value):
+        return ", ".join(map(_to_text, value))
+    return value
 
 
 def _columns(names: list[str], cells: list[list[str]]) -> list[tuple[str, list[str]]]:

@@ -113,6 +113,39 @@ def test_quiet_silences_notes_but_not_data():
     assert (stdout.getvalue(), stderr.getvalue()) == ("version  3\nnone\n", "")
 
 
+def test_parts_of_a_thing_are_tables_below_it():
+    out, stdout, _ = output()
+    thing = {
+        "name": "orders",
+        "features": ["a", "b"],
+        "none": None,
+        "mirror": {"mode": "inline", "lag": 0, "error": "x: [y]"},
+        "empty": {},
+        "columns": [
+            {"name": "id", "type": "long", "nullable": False},
+            {"name": "tags", "type": "map<string,string>", "nullable": True},
+        ],
+    }
+    out.describe(thing)
+    assert stdout.getvalue() == (
+        "name      orders\n"
+        "features  a, b\n"
+        "none\n"
+        "empty     {}\n"
+        "\nmirror\n"
+        "  mode   inline\n"
+        "  lag    0\n"
+        "  error  x: [y]\n"
+        "\ncolumns\n"
+        "  name  type                nullable\n"
+        "  id    long                no\n"
+        "  tags  map<string,string>  yes\n"
+    )
+    out, stdout, _ = output("json")
+    out.describe(thing)
+    assert json.loads(stdout.getvalue()) == thing
+
+
 @pytest.mark.parametrize(("columns", "is_table"), [("40", False), ("400", True)])
 def test_rows_that_do_not_fit_stand_one_below_the_other(monkeypatch, columns, is_table):
     monkeypatch.setenv("COLUMNS", columns)
