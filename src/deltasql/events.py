@@ -9,10 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 logging.getLogger("deltasql").addHandler(logging.NullHandler())
 _logger = logging.getLogger(__name__)
+
+
+# Few, so that metrics can have them as a label: the input or the state of the table, a right that
+# is missing, what does not answer, an outcome that nobody knows, a bug.
+FailureReason = Literal["refused", "denied", "unavailable", "unknown", "unexpected"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +188,60 @@ class ReconcilerTroubled(Event):
 
     error_code: str
     error_message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreProbed(Event):
+    """A worker has asked a store for a small object; `error_code` tells why that failed.
+
+    `stores_down` is how many stores the worker cannot use, this one counted.
+    """
+
+    name: ClassVar[str] = "store_probed"
+
+    store: str
+    latency_ms: float
+    stores_down: int
+    error_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreUnavailable(Event):
+    """A store does not answer a worker, or refuses it; reported when that begins or changes."""
+
+    name: ClassVar[str] = "store_unavailable"
+    is_bad: ClassVar[bool] = True
+
+    store: str
+    error_code: str
+    error_message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFailed(Event):
+    """A commit was not made, or nobody knows; `reason` is the class of the cause.
+
+    `version` is the one that was read. Conflicts are `CommitConflicted`.
+    """
+
+    name: ClassVar[str] = "commit_failed"
+    is_bad: ClassVar[bool] = True
+
+    reason: FailureReason
+    error_code: str
+    error_message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataWriteFailed(Event):
+    """Data files of a write could not be written; `version` is the one that was read."""
+
+    name: ClassVar[str] = "data_write_failed"
+    is_bad: ClassVar[bool] = True
+
+    reason: FailureReason
+    error_code: str
+    error_message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,9 @@ from deltasql.errors import DeltaSqlError
 from deltasql.events import (
     CheckpointFailed,
     CheckpointWritten,
+    CommitConflicted,
+    CommitFailed,
+    DataWriteFailed,
     Event,
     FindingsCounted,
     LagMeasured,
@@ -24,6 +27,7 @@ from deltasql.events import (
     ReconcilerSwept,
     Sink,
     SnapshotOpened,
+    StoreProbed,
     VersionCommitted,
     VersionMirrored,
 )
@@ -57,7 +61,7 @@ def logging_sink(logger: logging.Logger | None = None) -> Sink:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Metrics:
-    """The metrics of one registry. The only label is the table: a version never is one."""
+    """The metrics of one registry. Labels are table, store and reason: a version never is one."""
 
     mirror_lag_seconds: Gauge
     mirror_lag_versions: Gauge
@@ -75,7 +79,10 @@ class _Metrics:
     reconciler_queries: Gauge
     reconciler_sweep: Gauge
     stores_down: Gauge
+    store_up: Gauge
     tables_in_conflict: Gauge
+    commit_failures: Counter
+    data_write_failures: Counter
 
 
 _by_registry: WeakKeyDictionary[CollectorRegistry, _Metrics] = WeakKeyDictionary()
@@ -109,6 +116,9 @@ def _register(registry: CollectorRegistry) -> _Metrics:
     def counter(name: str, text: str) -> Counter:
         return Counter(f"deltasql_{name}", text, ["table"], registry=registry)
 
+    def failures(name: str, text: str) -> Counter:
+        return Counter(f"deltasql_{name}", text, ["table", "reason"], registry=registry)
+
     def latency(name: str, text: str) -> Histogram:
         return Histogram(
             f"deltasql_{name}", text, ["table"], registry=registry, buckets=_LATENCY_MS
@@ -134,6 +144,14 @@ def _register(registry: CollectorRegistry) -> _Metrics:
         reconciler_queries=plain("reconciler_queries", "Queries of this worker for work, so far"),
         reconciler_sweep=plain("reconciler_sweep_ms", "The last look over all tables"),
         stores_down=plain("stores_down", "Object stores that do not answer this worker"),
+        store_up=Gauge(
+            "deltasql_store_up",
+            "1 if the store answered the last question of this worker, else 0",
+            ["store"],
+            registry=registry,
+        ),
+        commit_failures=failures("commit_failures_total", "Commits that were not made"),
+        data_write_failures=failures("data_write_failures_total", "Writes whose data failed"),
         tables_in_conflict=plain("tables_in_conflict", "Tables whose log contradicts SQL"),
     )
 
@@ -166,7 +184,7 @@ def _count(metrics: _Metrics, event: Event) -> None:
 
 
 def _count_state(metrics: _Metrics, event: Event) -> None:
-    """What a worker sees of a table at the moment."""
+    """What a worker sees at the moment, and what failed."""
     table = event.table
     match event:
         case LagMeasured():
@@ -176,6 +194,15 @@ def _count_state(metrics: _Metrics, event: Event) -> None:
             metrics.mirror_stuck_versions.labels(table).set(event.stuck_versions)
         case FindingsCounted():
             metrics.mirror_findings.labels(table).set(event.findings)
+        case CommitFailed():
+            metrics.commit_failures.labels(table, event.reason).inc()
+        case CommitConflicted():
+            metrics.commit_failures.labels(table, "conflict").inc()
+        case DataWriteFailed():
+            metrics.data_write_failures.labels(table, event.reason).inc()
+        case StoreProbed():
+            metrics.store_up.labels(event.store).set(event.error_code is None)
+            metrics.stores_down.set(event.stores_down)
         case _:
             pass
 

@@ -3,7 +3,7 @@
 import json
 import re
 import sqlite3
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from dataclasses import fields as fields_of
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,16 @@ import deltasql
 from builders import NO_MIRROR, a_table, rows, some
 from commands import commands_in, parse_command
 from deltasql import events
-from deltasql.mirror.alerting import conflict_alert, differs_alert, lag_alert, stuck_alert
+from deltasql.errors import CatalogUnavailableError, StorageUnavailableError
+from deltasql.mirror.alerting import (
+    conflict_alert,
+    database_alert,
+    differs_alert,
+    failure_alert,
+    lag_alert,
+    store_alert,
+    stuck_alert,
+)
 from deltasql.parity.log import Difference, Finding
 from deltasql.settings import Settings
 from deltasql.sinks import prometheus_sink
@@ -113,12 +122,7 @@ def test_monitoring_lists_the_events_of_the_worker_with_their_fields():
         assert (level == "WARNING") == kinds[name].is_bad, name
         own = {field.name for field in fields_of(kinds[name])} - {"table_id", "table", "version"}
         assert fields == own, name
-    not_of_workers = {
-        "version_committed",
-        "commit_repeated",
-        "commit_conflicted",
-        "snapshot_opened",
-    }
+    not_of_workers = {"version_committed", "commit_repeated", "snapshot_opened"}
     assert set(told) == set(kinds) - not_of_workers
 
 
@@ -131,6 +135,9 @@ def test_monitoring_quotes_the_alerts_as_they_are_told():
         conflict,
         differs_alert("orders", [Finding(Difference.WRONG_HINT, "key", 7, "is not there")] * 2),
         differs_alert("orders", [Finding(Difference.MISSING_COMMIT, "key", 7, "is not there")]),
+        failure_alert("orders", 7, "DS000: unexpected"),
+        database_alert(CatalogUnavailableError()),
+        store_alert("s3://lake", "orders", StorageUnavailableError()),
     ]
     page = text_of("monitoring.md")
     for alert in alerts:
@@ -138,7 +145,8 @@ def test_monitoring_quotes_the_alerts_as_they_are_told():
         assert f"| {alert.severity} |" in row
         assert f"`{alert.text().splitlines()[0]}`" in row
     (body,) = blocks("monitoring.md", "json")
-    stuck = alerts[2]
+    source = {"catalog": "5f0c…", "worker": "host/4711/0c1d2e3f"}
+    stuck = replace(alerts[2], time="2026-01-02T03:04:05.678+00:00", **source)
     assert json.loads(body) == json.loads(json.dumps({**asdict(stuck), "text": stuck.text()}))
 
 
@@ -154,7 +162,7 @@ def test_mirror_lists_all_differences():
 def test_every_setting_that_is_named_exists(page):
     known = {row.key for row in Settings.describe()} | {row.env for row in Settings.describe()}
     named = set(re.findall(r"\b(mirror\.[a-z_]+|DELTASQL_[A-Z_]+)\b(?!\()", text_of(page)))
-    methods = {"mirror.status", "mirror.run_once", "mirror.verify", "mirror.md"}
+    methods = {"DELTASQL_CONFIG", "mirror.status", "mirror.run_once", "mirror.verify", "mirror.md"}
     assert named - methods <= known
 
 

@@ -22,7 +22,6 @@ def test_a_commit_that_finds_the_log_behind_is_taken_along_by_who_moves_it_on(tw
     """The second commit happens while the first one's mirror is on its way."""
     one, other = two
     results = []
-    mine = threading.current_thread()
     after = type(other._session.inline)._work
 
     def meddle(point: str) -> None:
@@ -34,7 +33,7 @@ def test_a_commit_that_finds_the_log_behind_is_taken_along_by_who_moves_it_on(tw
 
     def note(self, done):
         result = after(self, done)
-        if threading.current_thread() is not mine:
+        if self is other._session.inline:
             results.append(result.outcome)
         return result
 

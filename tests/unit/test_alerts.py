@@ -3,9 +3,10 @@
 import json
 import sys
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-from deltasql.alerts import Alert, AlertDesk, command_alerts, webhook_alerts
+from deltasql.alerts import Alert, AlertDesk, BackgroundSink, command_alerts, webhook_alerts
 
 ALERT = Alert("mirror_stuck", "warning", "orders", "It is stuck", ("Error: x",), "Look")
 
@@ -15,8 +16,47 @@ def test_alerts_are_told_once_and_again_after_a_while():
     desk = AlertDesk([_failing, told.append], repeat_after_s=10)
     assert [desk.tell(ALERT, now) for now in (0, 5, 11)] == [True, False, True]
     desk.clear("mirror_stuck", "orders")
+    desk.clear("mirror_stuck", "orders")  # says nothing twice
     assert desk.tell(ALERT, 12)
-    assert told == [ALERT] * 3
+    desk.forget("mirror_stuck", "orders")
+    assert desk.tell(ALERT, 13)
+    assert [alert.status for alert in told] == ["firing"] * 2 + ["resolved"] + ["firing"] * 2
+    assert told[2].text() == "RESOLVED: It is stuck"
+
+
+def test_alerts_say_when_and_by_whom_they_are_told():
+    told = []
+    desk = AlertDesk([told.append], catalog="c-1", worker="host/1/w", clock=lambda: 1.5)
+    desk.tell(ALERT, 0)
+    assert told == [
+        replace(ALERT, time="1970-01-01T00:00:01.500+00:00", catalog="c-1", worker="host/1/w")
+    ]
+
+
+def test_a_slow_receiver_holds_nobody_up_and_gets_everything_in_order():
+    received, may_go_on = [], threading.Event()
+
+    def slow(alert):
+        may_go_on.wait(30)
+        received.append(alert.table)
+
+    sink = BackgroundSink(slow)
+    quick = []
+    desk = AlertDesk([sink, quick.append])
+    for number in range(5):
+        desk.tell(replace(ALERT, table=f"t{number}"), 0)
+    assert (len(quick), received) == (5, [])
+    assert not sink.flush(0)
+    may_go_on.set()
+    desk.flush()
+    assert received == [f"t{number}" for number in range(5)]
+
+
+def test_a_receiver_that_fails_in_the_background_is_logged(caplog):
+    sink = BackgroundSink(_failing)
+    AlertDesk([sink]).tell(ALERT, 0)
+    assert sink.flush(30)
+    assert "An alert could not be sent: OSError." in caplog.text
 
 
 def _failing(alert):

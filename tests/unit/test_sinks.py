@@ -9,11 +9,15 @@ from deltasql.errors import CommitConflictError
 from deltasql.events import (
     CheckpointFailed,
     CheckpointWritten,
+    CommitConflicted,
+    CommitFailed,
+    DataWriteFailed,
     LagMeasured,
     MirrorConflicted,
     MirrorFailed,
     ReconcilerSwept,
     SnapshotOpened,
+    StoreProbed,
     VersionCommitted,
     VersionMirrored,
 )
@@ -73,6 +77,30 @@ def test_metrics_have_the_designs_names_and_the_table_as_their_only_label():
     assert registry.get_sample_value("deltasql_stores_down") == 1
     labels = {name for metric in registry.collect() for s in metric.samples for name in s.labels}
     assert labels == {"table", "le"}
+
+
+def test_failures_are_counted_by_reason_and_stores_by_name():
+    registry = CollectorRegistry()
+    sink = prometheus_sink(registry)
+    facts = {"error_code": "DS404", "error_message": "no"}
+    sink(CommitFailed(**WHERE, reason="unavailable", **facts))
+    sink(CommitConflicted(**WHERE, attempt=1, error_code="DS305"))
+    sink(DataWriteFailed(**WHERE, reason="denied", **facts))
+    nowhere = {"table_id": "", "table": "", "version": 0, "store": "s3://lake"}
+    nowhere |= {"latency_ms": 1, "stores_down": 2}
+
+    def value(name, **labels):
+        return registry.get_sample_value(f"deltasql_{name}", labels)
+
+    assert value("commit_failures_total", table="orders", reason="unavailable") == 1
+    assert value("commit_failures_total", table="orders", reason="conflict") == 1
+    assert value("data_write_failures_total", table="orders", reason="denied") == 1
+    for code, is_up in ((None, 1), ("DS404", 0), (None, 1)):
+        sink(StoreProbed(**nowhere, error_code=code))
+        assert value("store_up", store="s3://lake") == is_up
+        assert value("stores_down") == 2
+    samples = [sample for metric in registry.collect() for sample in metric.samples]
+    assert {name for sample in samples for name in sample.labels} == {"table", "reason", "store"}
 
 
 def test_two_sinks_of_one_registry_share_its_metrics():

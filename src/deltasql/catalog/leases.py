@@ -27,7 +27,7 @@ class Leases:
 
     def __init__(self, database: Database, holder: str, *, ttl_ms: int = 60_000) -> None:
         self._database = database
-        self._holder = holder
+        self.holder = holder
         self.ttl_ms = ttl_ms
 
     def acquire(self, table_id: str, purpose: str) -> Lease | None:
@@ -38,11 +38,11 @@ class Leases:
                 "acquire_lease",
                 table_id=table_id,
                 purpose=purpose,
-                holder=self._holder,
+                holder=self.holder,
                 now=now,
                 expires_at=now + self.ttl_ms,
             )
-        return Lease(table_id, purpose, self._holder, int(rows[0][0])) if rows else None
+        return Lease(table_id, purpose, self.holder, int(rows[0][0])) if rows else None
 
     def renew(self, lease: Lease) -> None:
         """Make a lease last longer.

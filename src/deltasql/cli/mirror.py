@@ -74,13 +74,21 @@ def run(app: App, *, once: bool, listen: str | None) -> None:
 @click.argument("table", required=False)
 @pass_app
 def status(app: App, table: str | None) -> None:
-    """Tell how far the logs have followed SQL, for one table or all."""
+    """Tell how far the logs have followed SQL, for one table or all.
+
+    Asks each store for a small object and warns of those that do not answer.
+    """
     with app.connect() as catalog:
         names = [table] if table else [info.name for info in catalog.tables()]
         rows = [{"table": name, **catalog.mirror.status(name)} for name in names]
+        checks = catalog.mirror.check_stores(table)
     columns = ["table", "status", "mirrored_through", "lag_versions", "lag_seconds"]
     columns += ["verified_at", "findings", "error"]
     app.out.rows(rows, columns)
+    for check in checks:
+        if check.error is not None:
+            reason = f"{check.error.code}: {check.error.message}"
+            app.out.warn(f"The store {check.store} cannot be used: {reason}")
 
 
 _data_files_option = click.option(

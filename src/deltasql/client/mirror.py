@@ -54,9 +54,11 @@ class Mirror:
         lags = [log_lag(self._session, row) for row in rows]
         return [lag for lag in lags if lag is not None]
 
-    def check_stores(self) -> list[StoreCheck]:
-        """Ask every store that holds tables, with the credentials at hand; changes nothing."""
-        rows = [row for row in self._session.book.tables() if row.state in _MIRRORED]
+    def check_stores(self, name: str | None = None) -> list[StoreCheck]:
+        """Ask every store that holds tables, or that of one table; changes nothing."""
+        book = self._session.book
+        rows = [book.table(name)] if name is not None else book.tables()
+        rows = [row for row in rows if row.state in _MIRRORED]
         return check_stores(rows, self._session.store_of)
 
     def pause(self, name: str) -> None:

@@ -21,11 +21,19 @@ from deltasql.catalog.mirror_status import MirrorStatusTracker
 from deltasql.catalog.pause import is_paused
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.verifications import Verifications
+from deltasql.client.failures import failure_facts
 from deltasql.client.open_work import OpenWork
 from deltasql.client.own_log import OwnLogs
 from deltasql.client.table_root import require_root
 from deltasql.errors import CommitConflictError, StorageUnavailableError
-from deltasql.events import CommitConflicted, Sink, VersionCommitted, discard
+from deltasql.events import (
+    CommitConflicted,
+    CommitFailed,
+    DataWriteFailed,
+    Sink,
+    VersionCommitted,
+    discard,
+)
 from deltasql.forks import abandon, start_afresh_after_fork
 from deltasql.mirror.background import BackgroundCheckpoints
 from deltasql.mirror.checkpoints import Checkpointer
@@ -168,6 +176,10 @@ class Session:
         except CommitConflictError as error:
             self._tell_conflict(requests[0], error)
             raise
+        except Exception as error:
+            for request in requests:
+                self._report_failed_commit(request, error)
+            raise
         self.after_commit(requests, done, started, transaction_id)
         return done
 
@@ -238,6 +250,33 @@ class Session:
         for store in stores:
             store.close()
         self.book.database.close()
+
+    def _report_failed_commit(self, request: CommitRequest, error: Exception) -> None:
+        known = request.known
+        self.sink(
+            CommitFailed(
+                table_id=request.table_id,
+                table=known.full_name if known is not None else request.table_id,
+                version=known.current_version if known is not None else -1,
+                **failure_facts(error),
+            )
+        )
+
+    @contextmanager
+    def writing_data(self, row: TableRow) -> Iterator[None]:
+        """Report data files that cannot be written; the caller gets the error all the same."""
+        try:
+            yield
+        except Exception as error:
+            self.sink(
+                DataWriteFailed(
+                    table_id=row.table_id,
+                    table=row.full_name,
+                    version=row.current_version,
+                    **failure_facts(error),
+                )
+            )
+            raise
 
     def _tell_conflict(self, request: CommitRequest, error: CommitConflictError) -> None:
         version = error.context.get("version", request.read.version)

@@ -7,6 +7,7 @@ and removed again inside the transaction never reaches the commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -309,10 +310,15 @@ class StagedTable:
             client=self._session.client,
         )
 
+    def writing_data(self) -> AbstractContextManager[None]:
+        """Report what keeps data files of the table from being written, inside."""
+        return self._session.writing_data(self.snapshot.table)
+
     def _write(self, fitted: Snapshot, reader: pa.RecordBatchReader) -> list[Add]:
-        self._session.require_root(self.snapshot.table)
-        self.begin_writing()
-        return write_files(reader, self.write_spec(fitted), self.store)
+        with self.writing_data():
+            self._session.require_root(self.snapshot.table)
+            self.begin_writing()
+            return write_files(reader, self.write_spec(fitted), self.store)
 
     def _require_replaced(self, fitted: Snapshot, stays: Callable[[Add], bool]) -> None:
         """Refuse another schema where a file stays, and let none come in meanwhile."""

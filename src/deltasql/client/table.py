@@ -231,7 +231,8 @@ class Table:
         staged = StagedTable(self._session, snapshot)
         staged.begin_writing()
         try:
-            new = [add for group in groups for add in rewrite(group, snapshot, store, spec)]
+            with staged.writing_data():
+                new = [add for group in groups for add in rewrite(group, snapshot, store, spec)]
             old = [add for group in groups for add in group]
             staged.stage(plans.plan_compact(snapshot, old, new))
             return self._commit_staged(staged, CommitOptions(**options))

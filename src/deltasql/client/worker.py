@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deltasql.alerts import AlertDesk, AlertSink, command_alerts, log_alerts, webhook_alerts
+from deltasql.alerts import (
+    AlertDesk,
+    AlertSink,
+    BackgroundSink,
+    command_alerts,
+    log_alerts,
+    webhook_alerts,
+)
 from deltasql.catalog.rows import TableRow
 from deltasql.client.session import Session
 from deltasql.errors import ConfigError
@@ -33,7 +40,11 @@ def make_reconciler(
         session.checkpoints,
         config or ReconciliationConfig.of(chosen),
         session.settings,
-        AlertDesk(alert_sinks(session.settings.alerts)),
+        AlertDesk(
+            alert_sinks(session.settings.alerts),
+            catalog=session.book.identity.catalog_id,
+            worker=session.checkpointer.leases.holder,
+        ),
         puts=Rate.per_second(chosen.max_puts_per_second),
         wakes=Wakes(session.book.database.watch_commits),
         sink=session.sink,
@@ -56,7 +67,7 @@ def _verify(session: Session, repair: MirrorRepair, worker: MirrorReconciler) ->
         sources,
         session.settings.mirror.verify_interval,
         is_wanted=lambda row: _is_verified(session, row),
-        is_store_up=lambda row: store_of(row.location) not in worker.breakers.down(),
+        is_store_up=lambda row: store_of(row.location) not in worker.stores_down(),
         desk=worker.desk,
         sink=session.sink,
     )
@@ -80,7 +91,7 @@ def health_of(reconciler: MirrorReconciler) -> Health:
         return last is not None and reconciler.monotonic() - last < _SILENT_S
 
     def facts() -> dict[str, object]:
-        return {"stores_down": reconciler.breakers.down()}
+        return {"stores_down": reconciler.stores_down(), "store_errors": reconciler.stores.errors()}
 
     return Health(is_ready, facts, lambda: generate_latest(REGISTRY))
 
@@ -94,9 +105,9 @@ def alert_sinks(settings: AlertSettings) -> Sequence[AlertSink]:
     sinks: list[AlertSink] = [log_alerts]
     try:
         if settings.webhook:
-            sinks.append(webhook_alerts(settings.webhook))
+            sinks.append(BackgroundSink(webhook_alerts(settings.webhook)))
         if settings.command:
-            sinks.append(command_alerts(settings.command))
+            sinks.append(BackgroundSink(command_alerts(settings.command)))
     except ValueError as error:
         raise ConfigError(f"Alerts cannot be sent: {error}.") from error
     return sinks

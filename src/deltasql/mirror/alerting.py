@@ -11,7 +11,7 @@ from deltasql.parity.log import Difference, Finding
 
 LAG, STUCK, CONFLICT = "mirror_lag", "mirror_stuck", "mirror_conflict"
 DIFFERS = "mirror_differs"
-FAILURE, DATABASE = "mirror_failure", "database_unavailable"
+FAILURE, DATABASE, STORE = "mirror_failure", "database_unavailable", "store_unavailable"
 # A reader of the log sees other rows than SQL has; the rest only makes it slower, or may.
 _GRAVE = {
     Difference.MISSING_COMMIT,
@@ -76,6 +76,20 @@ def database_alert(error: DeltaSqlError) -> Alert:
         (f"Error: {error.code}: {error.message}",),
         error.advice or "Check the database; the worker goes on by itself",
         error.code,
+    )
+
+
+def store_alert(store: str, table: str, error: DeltaSqlError) -> Alert:
+    """Return the alert for a store that does not answer the worker, or refuses it."""
+    return Alert(
+        STORE,
+        "critical",
+        "",
+        f"The store {store} cannot be used; its tables can neither be written nor mirrored",
+        (f"Asked for: the owner marker of {table}", f"Error: {error.code}: {error.message}"),
+        error.advice or "Check the store; the worker goes on by itself when it answers",
+        error.code,
+        store,
     )
 
 

@@ -23,7 +23,7 @@ import msgspec
 from deltasql.alerts import AlertDesk
 from deltasql.catalog.mirror_status import Behind, MirrorStatusTracker
 from deltasql.catalog.pause import is_paused
-from deltasql.catalog.rows import TableState
+from deltasql.catalog.rows import TableRow, TableState
 from deltasql.errors import CatalogUnavailableError, ConfigError, DeltaSqlError, is_passing
 from deltasql.events import ReconcilerTroubled, Sink, discard
 from deltasql.mirror.alerting import (
@@ -43,6 +43,7 @@ from deltasql.mirror.config import ReconciliationConfig
 from deltasql.mirror.engine import BATCH_VERSIONS, Mirrored, MirrorEngine, MirrorResult
 from deltasql.mirror.rate import Rate
 from deltasql.mirror.slots import SPARE, Slots
+from deltasql.mirror.store_watch import StoreWatch
 from deltasql.mirror.sweep import Sweep, lag_of, swept, tell_caught_up
 from deltasql.mirror.verifying import PeriodicVerify
 from deltasql.mirror.wakes import Wakes
@@ -81,10 +82,25 @@ class MirrorReconciler:
     _hot_until: float = float("-inf")
     _queries: int = 0
     _database_error: str | None = None
+    _reported: dict[str, str] = field(default_factory=dict)
+    _progress: dict[str, int] = field(default_factory=dict)
+    stores: StoreWatch = field(init=False)
     last_poll_at: float | None = None
 
     def __post_init__(self) -> None:
         self._slots = Slots(self.config.max_concurrency, self.monotonic)
+        self.stores = StoreWatch(
+            self.engine.open_store,
+            self.breakers,
+            lambda: self.desk,
+            lambda: self.sink,
+            self._store_is_back,
+            self.monotonic,
+        )
+
+    def stores_down(self) -> list[str]:
+        """Return the stores that do not answer this worker, or refuse it."""
+        return self.stores.down()
 
     def calculate_backoff(self, attempt: int) -> timedelta:
         """Return the longest pause after an attempt, from 0: 1, 2, 4, 8, 16 s and so on."""
@@ -141,6 +157,8 @@ class MirrorReconciler:
                     self._database_failed(error)
                 self.wakes.wait(self._poll_s(), stop, look_s=took)
         self.wakes.close()
+        self.stores.close()
+        self.desk.flush()
 
     def _poll_s(self) -> float:
         """Where there was work there is more soon: look again, without a sign."""
@@ -161,7 +179,8 @@ class MirrorReconciler:
                 if result is not None:
                     mirrored += result.count
                     failed += result.error is not None
-        self._look_over()
+        self.stores.wait(self._look_over())
+        self.desk.flush()
         return Sweep(len(behind), mirrored, failed, missing)
 
     def _start_due(self, pool: ThreadPoolExecutor, stop: threading.Event) -> None:
@@ -172,6 +191,8 @@ class MirrorReconciler:
         self.wakes.freed.clear()
         self._slots.sweep()
         self._tell_conflicts(found)
+        self._notice_others(found)
+        self.stores.ask_down()
         for behind in found:
             if behind.state == TableState.CONFLICT:
                 continue
@@ -237,7 +258,7 @@ class MirrorReconciler:
             return self.settings.for_table(properties).mirror.mode == "off"
         except ConfigError as error:
             # a property that nobody can read must not stop this table, let alone the others
-            self._report_error(error, behind)
+            self._report_once(error, behind)
             return self.settings.mirror.mode == "off"
 
     def _drain(
@@ -266,7 +287,7 @@ class MirrorReconciler:
                 if deadline is not None and self.monotonic() >= deadline:
                     break
         except CatalogUnavailableError as error:
-            self._report_error(error, behind)
+            self._report_once(error, behind)
             return MirrorResult(Mirrored.FAILED, behind.mirrored_through + 1, error, count)
         except Exception as error:  # noqa: BLE001 (reported, never lost)
             return self._unexpected(behind, error, count)
@@ -314,6 +335,7 @@ class MirrorReconciler:
             if error is None:
                 self.desk.clear(STUCK, behind.name)
                 self.desk.clear(FAILURE, behind.name)
+                self._reported.pop(behind.table_id, None)
         else:
             self.breakers.failed(store)
         if result.outcome is Mirrored.CONFLICT and error is not None:
@@ -322,13 +344,35 @@ class MirrorReconciler:
             message = f"{error.code}: {error.message}" if error is not None else "unknown"
             self.alert_on_stuck_mirror(behind.name, result.version, result.attempts, message)
 
+    def _notice_others(self, found: list[Behind]) -> None:
+        """A log that moved while its store was thought to be down: the store answers somebody."""
+        down = set(self.breakers.down())
+        before, self._progress = self._progress, {}
+        for behind in found:
+            store = store_of(behind.location)
+            if store not in down:
+                continue
+            self._progress[behind.table_id] = behind.mirrored_through
+            has_moved = behind.mirrored_through > before.get(behind.table_id, 2**63)
+            if has_moved and self.breakers.answered(store):
+                self._retry_at_once(store)
+
+    def _store_is_back(self, store: str) -> None:
+        """Try at once what waits for a store that answers again; called by its question."""
+        try:
+            self._retry_at_once(store)
+        except DeltaSqlError:
+            return  # SQL does not answer: the poll reports that
+        self.wakes.freed.set()
+
     def _retry_at_once(self, store: str) -> None:
         """The store is back: everything in it is worth an attempt now."""
         for behind in self._find():
             if store_of(behind.location) == store:
                 self._at_once.add(behind.table_id)
 
-    def _look_over(self) -> None:
+    def _look_over(self) -> list[threading.Thread]:
+        """Look at all tables; return the threads that ask their stores."""
         started = self.monotonic()
         missing = self.tracker.make_missing(now=self.clock())
         behind = self._find()
@@ -348,10 +392,19 @@ class MirrorReconciler:
                 Sweep(len(behind), 0, 0, missing),
                 tables,
                 queries=self._queries + (self.verify.queries if self.verify else 0),
-                stores_down=len(self.breakers.down()),
+                stores_down=len(self.stores_down()),
                 latency_ms=(self.monotonic() - started) * 1000,
             )
         )
+        return self.stores.ask_all([row for row in tables if self._is_mirrored(row)])
+
+    def _is_mirrored(self, row: TableRow) -> bool:
+        if row.state not in {TableState.ACTIVE, TableState.CONFLICT} or is_paused(row.properties):
+            return False
+        try:
+            return self.settings.for_table(row.properties).mirror.mode != "off"
+        except ConfigError:
+            return self.settings.mirror.mode != "off"
 
     def _database_failed(self, error: DeltaSqlError) -> None:
         """Report once that SQL does not answer, until it does or the reason is another."""
@@ -365,6 +418,12 @@ class MirrorReconciler:
             _logger.warning("The catalog's database answers again.")
             self.desk.clear(DATABASE, "")
         self._database_error = None
+
+    def _report_once(self, error: DeltaSqlError, behind: Behind) -> None:
+        """Report what is wrong with a table when it begins or changes, not at every poll."""
+        if self._reported.get(behind.table_id) != error.code:
+            self._report_error(error, behind)
+        self._reported[behind.table_id] = error.code
 
     def _report_error(self, error: DeltaSqlError, behind: Behind | None = None) -> None:
         """SQL itself does not answer, or a table makes no sense: tell it and go on."""

@@ -154,8 +154,12 @@ class PeriodicVerify:
         )
         self._counted[row.full_name] = len(found)
         self.sink(FindingsCounted(**place, version=row.mirrored_through, findings=len(found)))
+        alert = differs_alert(row.full_name, found) if found else None
         for kind in (DIFFERS, f"{DIFFERS}_critical"):
-            self.desk.clear(kind, row.full_name)
+            if alert is not None and alert.kind == kind:
+                self.desk.forget(kind, row.full_name)  # each comparison tells what it finds
+            else:
+                self.desk.clear(kind, row.full_name)
         for one in found:
             self.sink(
                 LogDiffers(
@@ -165,8 +169,8 @@ class PeriodicVerify:
                     difference=str(one.difference),
                 )
             )
-        if found:
-            self.desk.tell(differs_alert(row.full_name, found), self.monotonic())
+        if alert is not None:
+            self.desk.tell(alert, self.monotonic())
 
     def _count(self, rows: list[TableRow], known: dict[str, Verification]) -> None:
         """Tell the findings that SQL knows of, whoever found them, where they are news."""

@@ -131,7 +131,8 @@ class FrameWrite:
         """Write the files and stage what the commit does with them."""
         fitted = fit(staged, self.given, self.options)
         refuse_unknown_values(fitted.schema)
-        adds = self._write(staged, fitted)
+        with staged.writing_data():
+            adds = self._write(staged, fitted)
         staged.stage(plan_write(staged.snapshot, adds, self.options), fitted)
         crash_point("before-spark-commit")
 
