@@ -15,7 +15,7 @@ from deltasql.crash import crash_point
 from deltasql.errors import CutoverError, ObjectNotFoundError, OwnershipError
 from deltasql.importer.commit_files import CommitFile, CommitFiles
 from deltasql.importer.parse import read_window
-from deltasql.log.owner import OWNER_KEY, Owner, read_owner, take_place
+from deltasql.log.owner import OWNER_KEY, Owner, claim, encode_owner, read_owner
 from deltasql.log.segment import newest_commit
 from deltasql.protocol.actions import CommitInfo, Metadata, Protocol
 from deltasql.protocol.claim import OPERATION, claim_actions, require_claimable
@@ -155,7 +155,11 @@ class Cutover:
         """Shut out other catalogs before the race: of two claims in a row, both would win."""
         identity = self.book.identity
         owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
-        take_place(self.store, owner, self._is_of_dropped)
+        found = read_owner(self.store)
+        if found is not None and found != owner and self._is_of_dropped(found):
+            self.store.put(OWNER_KEY, encode_owner(owner))
+        else:
+            claim(self.store, owner)
         crash_point("after-claim-marker")
 
     def _is_of_dropped(self, owner: Owner) -> bool:
