@@ -138,6 +138,9 @@ class CommitSettings:
     """How commits meet each other."""
 
     retries: int = _setting(10, _whole(0), "Times a commit that may be rebased is tried again")
+    user: str = _setting(
+        "", str, "User of commits in the history; default: the database login, else the OS user"
+    )
 
 
 @dataclass(frozen=True, slots=True)

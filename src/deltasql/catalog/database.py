@@ -174,6 +174,9 @@ class Database(Protocol):
     def watch_commits(self) -> CommitWatch:
         """Watch for commits, on a connection of its own."""
 
+    def login(self) -> str | None:
+        """Return the user whom the database has let in; None where it asks nobody."""
+
     def create_namespace(self) -> None:
         """Make the place that holds the tables, where the database has such a thing."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import time
 import uuid
@@ -17,6 +16,7 @@ from deltasql.catalog.database import Database
 from deltasql.client.catalog import Catalog
 from deltasql.client.opening import LazySession
 from deltasql.client.session import Session
+from deltasql.client.users import commit_user
 from deltasql.errors import ConfigError, SchemaMissingError
 from deltasql.events import Sink, fan_out
 from deltasql.settings import Settings
@@ -44,7 +44,9 @@ def connect(
     `import_table`, or `create_if_missing`. Everything else raises SchemaMissingError then, and
     leaves nothing behind. With the setting sql.schema = "error", so does this call.
 
-    `sink` takes the events; without one they go to the logger `deltasql`.
+    `committer` is the name of the user in the history; without one it is the setting commit.user,
+    the login of the database, or the operating system's user. `client` says where commits come
+    from. `sink` takes the events; without one they go to the logger `deltasql`.
     `clock` (milliseconds) and `wrap_store` are for tests: time and faults from outside.
 
     Raises:
@@ -61,13 +63,15 @@ def connect(
     address = parse_uri(text)
 
     def open_session(*, may_create: bool) -> Session:
+        book = _open_book(address, clock, may_create=may_create)
+        user = commit_user(book.database, committer or chosen.commit.user or None, client)
         return Session(
-            _open_book(address, clock, may_create=may_create),
+            book,
             chosen,
             storage_options,
             fan_out(sink if sink is not None else logging_sink()),
-            committer or _user(),
-            client,
+            user.name,
+            user.client,
             now_ms=clock or _now_ms,
             wrap_store=wrap_store,
         )
@@ -124,13 +128,6 @@ def _open_book(uri: CatalogUri, clock: Callable[[], int] | None, *, may_create: 
     except BaseException:
         database.close()
         raise
-
-
-def _user() -> str | None:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return None
 
 
 def _now_ms() -> int:

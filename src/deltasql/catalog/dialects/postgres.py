@@ -209,6 +209,11 @@ class PostgresDatabase:
             known = connection.info.get_parameters()
             return Secret(make_conninfo(**known, password=connection.info.password or None))
 
+    def login(self) -> str:
+        """Return the role that logged in."""
+        with self._mapped(), self._pool.connection() as connection:
+            return connection.info.user
+
     def create_namespace(self) -> None:
         """Create the schema that the URI names; needs the right to do so only if it is missing."""
         there = "select 1 from pg_catalog.pg_namespace where nspname = %s"
