@@ -10,7 +10,7 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 WORKERS = TESTS / "faults" / "workers.py"
 # The code under test may be found by PYTHONPATH.
-PATH = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+PATHS = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
 
 
 def start(
@@ -22,7 +22,7 @@ def start(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": PATH, **(env or {})},
+        env={**os.environ, "PYTHONPATH": PATHS, **(env or {})},
     )
 
 
@@ -32,7 +32,7 @@ def start_into(output, function: str, *args: str) -> subprocess.Popen:
         [sys.executable, str(WORKERS), function, *args],
         stdout=output,
         stderr=output,
-        env={**os.environ, "PYTHONPATH": PATH},
+        env={**os.environ, "PYTHONPATH": PATHS},
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 import deltasql
 from builders import NO_MIRROR, a_table
 from deltasql.testing.invariants import check_invariants
+from processes import PATHS
 
 PROGRAM = Path(__file__).parent / "catalog_stress.py"
 WORKERS = 3
@@ -20,7 +21,7 @@ ROUNDS_OF_A_WORKER = 40
 
 def _start(file: Path, ledger: Path, seed: int) -> subprocess.Popen:
     command = [sys.executable, str(PROGRAM), str(file), str(ledger), str(seed)]
-    env = {**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent)}
+    env = {**os.environ, "PYTHONPATH": PATHS}
     return subprocess.Popen(
         [*command, str(ROUNDS_OF_A_WORKER)], env=env, stderr=subprocess.PIPE, text=True
     )
