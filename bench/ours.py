@@ -24,7 +24,9 @@ def _connect(place: dict[str, Any], backend: str, env: dict[str, str], **more: A
     from deltasql.settings import Settings
 
     uri = place["pg_uri"] if backend == "postgres" else place["sqlite_uri"]
-    return deltasql.connect(uri, settings=Settings.load(env, Path(place["dir"])), **more)
+    catalog = deltasql.connect(uri, settings=Settings.load(env, Path(place["dir"])), **more)
+    catalog.create_if_missing()
+    return catalog
 
 
 class MirroredSink:

@@ -57,6 +57,7 @@ class World:
                 wrap_store=lambda store: FaultyStore(store, tuple(self.faults)),
             )
         )
+        self.opened[-1].create_if_missing()
         return self.opened[-1]
 
     def told(self, kind) -> list:

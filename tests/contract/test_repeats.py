@@ -100,9 +100,31 @@ def test_a_token_that_was_used_for_another_write_is_refused(table, write):
 
 def test_a_token_that_was_used_for_other_actions_is_refused(table):
     assert table.commit([an_add("f1"), an_add("f2")], commit_id="token") == 1
-    with pytest.raises(InvalidCommitError, match="2 adds and 0 removes, this is WRITE, 1 adds"):
+    with pytest.raises(InvalidCommitError, match="2 adds and 0 removes; this is WRITE, 1 adds"):
         table.commit([an_add("f3")], commit_id="token")
     assert table.commit([an_add("f1"), an_add("f2")], commit_id="token") == 1
+
+
+def test_a_name_that_the_caller_gives_the_operation_may_change_from_try_to_try(catalog, table):
+    for name in ("LOAD at 9:00", "LOAD at 9:01", None):
+        with catalog.transaction(operation=name, commit_id="token") as tx:
+            tx.table("orders").append(rows(1, 2))
+        assert dict(tx.versions) == {"orders": 1}
+    assert ids(table) == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "batches", "columns"])
+def test_a_retry_is_found_whatever_the_rows_come_as(table, kind):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    given = {
+        "pandas": lambda: pandas.DataFrame(rows(1, 2).to_pydict()),
+        "polars": lambda: polars.from_arrow(rows(1, 2)),
+        "lazy": lambda: polars.from_arrow(rows(1, 2)).lazy().collect(),
+        "batches": lambda: rows(1, 2).to_batches()[0],
+        "columns": lambda: rows(1, 2).to_reader(),
+    }[kind]
+    assert [table.append(given(), commit_id="token") for _ in range(3)] == [1, 1, 1]
+    assert ids(table) == [1, 2]
 
 
 def test_a_token_that_another_thread_uses_for_another_write_is_refused(catalog, table):

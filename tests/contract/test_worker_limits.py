@@ -28,6 +28,7 @@ def connect(catalog_uri, events):
     def make(**mirror):
         settings = Settings(mirror=MirrorSettings(**mirror))
         opened.append(deltasql.connect(catalog_uri, settings=settings, sink=events.append))
+        opened[-1].create_if_missing()
         return opened[-1]
 
     yield make

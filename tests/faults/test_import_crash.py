@@ -138,8 +138,8 @@ def test_a_kill_between_the_parts_of_a_state_leaves_no_trace(catalog_uri, second
     truncated(source, 9)
     with deltasql.connect(second_uri) as whole:
         expected = book_rows(whole, do_import(whole, source).row.table_id)
-    with deltasql.connect(catalog_uri):
-        pass
+    with deltasql.connect(catalog_uri) as made:
+        made.create_if_missing()
     env = {**os.environ, "DELTASQL_TESTING": "1", "DELTASQL_CRASH_AT": "after-import-part"}
     words = [sys.executable, "-c", _CHILD, catalog_uri, str(source), "1"]
     killed = subprocess.run(words, env=env, capture_output=True, check=False)
@@ -160,8 +160,8 @@ def test_kill_9_at_random_then_resume(catalog_uri, second_uri, source):
     History(11, versions=120, vectors=False).write(source)
     with deltasql.connect(second_uri) as whole:
         expected = book_rows(whole, do_import(whole, source).row.table_id)
-    with deltasql.connect(catalog_uri):
-        pass
+    with deltasql.connect(catalog_uri) as made:
+        made.create_if_missing()
     for number in range(12):
         # by a thread and by processes in turn
         child = subprocess.Popen(

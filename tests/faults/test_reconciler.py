@@ -251,6 +251,7 @@ def test_one_property_that_makes_no_sense_stops_no_table(catalog, reconciler, tm
 
 def test_a_worker_of_an_epoch_that_is_over_claims_no_log(catalog_uri, tmp_path):
     with deltasql.connect(catalog_uri, settings=WORKER) as old:
+        old.create_if_missing()
         with deltasql.connect(catalog_uri) as new:
             new.new_epoch()
         with deltasql.connect(catalog_uri, settings=WORKER) as new:

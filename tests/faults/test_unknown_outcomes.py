@@ -109,7 +109,8 @@ def test_a_standby_that_becomes_the_primary_meanwhile_tells_the_outcome(proxied,
 def test_a_lost_commit_of_a_create_is_the_table_and_not_an_error(proxied, tmp_path):
     """The server is still inside COMMIT when the outcome is asked for: the table comes late."""
     proxy, direct, through, dsn, _ = proxied
-    deltasql.connect(direct, settings=NO_MIRROR).close()
+    with deltasql.connect(direct, settings=NO_MIRROR) as catalog:
+        catalog.create_if_missing()
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("set search_path = deltasql")
         connection.execute(

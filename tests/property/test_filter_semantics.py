@@ -71,17 +71,19 @@ def _texts(table: pa.Table) -> list[str]:
 def test_partitions_of_nan_are_deleted_by_the_filters_that_keep_their_rows(tmp_path):
     schema = pa.schema([("id", pa.int64()), ("x", pa.float64())])
     rows = pa.table({"id": range(4), "x": [float("nan"), 1.0, float("-inf"), None]}, schema)
-    for where, left in [
-        ("x > 0", [2, 3]),
-        ("not (x > 0)", [0, 1, 3]),
-        ("x = 'NaN'", [1, 2, 3]),
-        ("x <= 'Infinity'", [0, 3]),
-        ("isnan(x)", [1, 2, 3]),
-    ]:
+    for number, (where, left) in enumerate(
+        [
+            ("x > 0", [2, 3]),
+            ("not (x > 0)", [0, 1, 3]),
+            ("x = 'NaN'", [1, 2, 3]),
+            ("x <= 'Infinity'", [0, 3]),
+            ("isnan(x)", [1, 2, 3]),
+        ]
+    ):
         with deltasql.connect(f"deltasql://sqlite/{tmp_path}/c.db") as catalog:
             place = str(tmp_path / str(abs(hash(where))))
             table = catalog.create_table(
-                f"t{len(catalog.tables())}", location=place, schema=schema, partition_by=["x"]
+                f"t{number}", location=place, schema=schema, partition_by=["x"]
             )
             table.append(rows)
             table.delete(where)

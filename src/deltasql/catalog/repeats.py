@@ -13,6 +13,18 @@ from deltasql.protocol.actions import Action, Add, Remove
 
 # Delta's name of the rows that a write adds.
 _ROWS = "numOutputRows"
+# Operations that callers do not name themselves: a name of theirs may change from try to try.
+_OPERATIONS = frozenset(
+    {
+        "WRITE",
+        "DELETE",
+        "OPTIMIZE",
+        "RESTORE",
+        "ADD COLUMNS",
+        "SET TBLPROPERTIES",
+        "UNSET TBLPROPERTIES",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +48,8 @@ class WriteSummary:
 
     def differs(self, other: WriteSummary) -> bool:
         """Tell whether two writes are surely not the same."""
-        if (self.operation, self.mode) != (other.operation, other.mode):
+        names = {self.operation, other.operation}
+        if names <= _OPERATIONS and (len(names) > 1 or self.mode != other.mode):
             return True
         known = ((self.rows, other.rows), (self.files, other.files))
         return any(None not in pair and pair[0] != pair[1] for pair in known)
@@ -80,7 +93,7 @@ def require_same_write(table: str, version: int, made: WriteSummary, meant: Writ
     if made.differs(meant):
         raise InvalidCommitError(
             f"The commit_id was used before for another write: version {version} of {table} is "
-            f"{made}, this is {meant}; nothing was committed.",
+            f"{made}; this is {meant}, and it was not made.",
             hint="Choose a new commit_id for each write.",
             table=table,
             version=version,

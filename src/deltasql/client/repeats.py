@@ -9,6 +9,9 @@ from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions
 from deltasql.events import CommitRepeated
 
+# Libraries whose data frames know their length; others, such as DuckDB's, would run a query.
+_FRAMES = frozenset({"pandas", "polars"})
+
 
 def written_before(
     session: Session, table_id: str, options: CommitOptions, meant: WriteSummary | None = None
@@ -50,5 +53,6 @@ def count_rows(data: Any) -> int | None:
     rows = getattr(data, "num_rows", None)
     if isinstance(rows, int):
         return rows
-    is_frame = hasattr(data, "columns") and hasattr(data, "__len__")
+    kind = type(data)
+    is_frame = kind.__module__.partition(".")[0] in _FRAMES and hasattr(kind, "__len__")
     return len(data) if is_frame or isinstance(data, list) else None
