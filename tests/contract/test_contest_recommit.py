@@ -1,13 +1,23 @@
 """`mirror repair --recommit`: foreign commits of contested numbers become new versions of SQL."""
 
 import json
+import os
+from datetime import timedelta
 
 import pytest
 
 import deltasql
 from builders import NO_MIRROR, a_remove, a_table, ids, rows
-from contests import BLIND, check_settled, commit_unseen, contest, saved, state_of
-from deltasql.errors import CommitConflictError, MirrorConflictError
+from contests import (
+    BLIND,
+    check_settled,
+    commit_unseen,
+    contest,
+    saved,
+    state_of,
+    was_checked_before,
+)
+from deltasql.errors import CommitConflictError, MirrorConflictError, OwnershipError
 from deltasql.protocol.actions import Add, Cdc, Txn
 from deltasql.protocol.codec import decode_commit, serialize_actions
 from deltasql.protocol.files import commit_key, commit_name
@@ -296,3 +306,24 @@ def test_row_ids_are_given_out_by_sql(catalog, tmp_path):
     assert found == [(0, 0), (1, 1), (2, 2)]
     assert ids(table) == [10, 11, 100]
     check_invariants(catalog, "orders")
+
+
+def test_no_vacuum_deletes_the_files_of_a_foreign_commit_that_the_mirror_has_not_met(
+    catalog, table
+):
+    """Only the foreign commit names its file: in SQL it looks like a leftover."""
+    was_checked_before(table)
+    put_foreign(table, 2, a_foreign_file(table, 100), **BLIND)
+    for file in place_of(table).rglob("*.parquet"):
+        os.utime(file, (1, 1))
+    settings = table._session.settings
+    table._session.settings = NO_MIRROR
+    assert table.append(rows(10)) == 2
+    table._session.settings = settings
+    with pytest.raises(OwnershipError, match="is not the version that SQL has"):
+        table.vacuum(dry_run=False, retain=timedelta(0), allow_short_retention=True, orphans=True)
+    with pytest.raises(OwnershipError):
+        catalog.drop("orders", purge=True, force=True)
+    table._session.engine.catch_up(table.table_id, seconds=60)
+    assert all(one.done for one in catalog.mirror.repair("orders", recommit=True))
+    assert ids(table) == [1, 10, 100]

@@ -8,7 +8,7 @@ import pytest
 import deltasql
 from backups import Backup
 from builders import NO_MIRROR, SCHEMA, ids, rows
-from deltasql.errors import OwnershipError, TableExistsError
+from deltasql.errors import OwnershipError, TableExistsError, TableStateError
 from deltasql.log.owner import OWNER_KEY, Owner, encode_owner
 from deltasql.settings import Settings
 from deltasql.testing.crash import hooked
@@ -185,3 +185,21 @@ def test_exist_ok_does_not_hide_that_the_location_is_another_catalogs(catalog, o
     with pytest.raises(TableExistsError):
         catalog.create_table("ours", location=place, schema=SCHEMA, exist_ok=True)
     assert catalog.tables() == []
+
+
+def test_a_create_that_was_made_is_not_reported_as_failed(catalog, other, tmp_path):
+    """Another catalog has taken the marker: the next commit is refused, the create was made."""
+    place = tmp_path / "lake"
+
+    def take(name):
+        if name == "before-marker-settled":
+            owner = Owner(other.catalog_id, 1, str(uuid.uuid4()))
+            (place / OWNER_KEY).write_bytes(encode_owner(owner))
+
+    other.create_if_missing()
+    with hooked(take):
+        table = catalog.create_table("orders", location=str(place), schema=SCHEMA)
+    assert [info.name for info in catalog.tables()] == ["orders"]
+    with pytest.raises((OwnershipError, TableStateError)):
+        table.append(rows(1))
+    assert table.version == 0

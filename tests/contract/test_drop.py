@@ -12,6 +12,7 @@ from deltasql.catalog.rows import TableState
 from deltasql.errors import (
     MirrorLagError,
     OwnershipError,
+    TableExistsError,
     TableNotFoundError,
     TableStateError,
     VacuumedError,
@@ -254,3 +255,54 @@ def test_a_put_that_nobody_took_back_stops_the_next_table_and_loses_nothing(cata
     assert (folder(table) / commit_key(2)).read_bytes() == stale
     assert ids(again) == [7, 8]
     assert book.table("orders").state is TableState.CONFLICT
+
+
+@pytest.mark.parametrize("taking", ["import", "create"])
+def test_no_table_takes_a_location_while_a_purge_deletes_there(
+    catalog, catalog_uri, tmp_path, taking
+):
+    """What the purge still deletes would be the other table's files and log."""
+    with deltasql.connect(catalog_uri, settings=NO_MIRROR) as quiet:
+        made = a_table(catalog if taking == "import" else quiet, tmp_path, "old")
+    if taking == "import":
+        made.append(rows(1))
+    refused = []
+
+    def take():
+        with deltasql.connect(catalog_uri) as other, pytest.raises(TableExistsError):
+            if taking == "import":
+                other.import_table(made.location, name="new", engine="local")
+            else:
+                other.create_table("new", location=made.location, schema=SCHEMA)
+        refused.append(taking)
+
+    with hooked(once("before-purge", take)):
+        catalog.drop("old", purge=True, force=True)
+    assert refused == [taking]
+    assert files(made) == set()
+    table = catalog.create_table("new", location=made.location, schema=SCHEMA)
+    table.append(rows(2))
+    check_invariants(catalog, "new")
+
+
+def test_a_purge_that_died_frees_the_location_when_its_lease_is_over(
+    catalog, catalog_uri, tmp_path
+):
+    class StopError(BaseException):
+        """The process ends here."""
+
+    with deltasql.connect(catalog_uri, settings=NO_MIRROR) as quiet:
+        made = a_table(quiet, tmp_path, "old")
+
+    def stop():
+        database = catalog._session.book.database
+        with database.write() as work:  # as if the dead process had it a while ago
+            text = "update dl_leases set expires_at = 1, holder = 'dead' where purpose = 'purge'"
+            work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
+        raise StopError
+
+    with hooked(once("before-purge", stop)), pytest.raises(StopError):
+        catalog.drop("old", purge=True, force=True)
+    table = catalog.create_table("new", location=made.location, schema=SCHEMA)
+    table.append(rows(2))
+    check_invariants(catalog, "new")

@@ -10,9 +10,12 @@ import pytest
 
 import deltasql
 from builders import SCHEMA, ids, rows
+from deltasql.catalog.dialects import postgres_pooler
+from deltasql.catalog.dialects.postgres import PostgresDatabase
 from deltasql.errors import PoolModeError
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing.invariants import check_invariants
+from deltasql.uri import parse_uri
 from server_process import Unavailable, free_port, tool
 
 CONFIG = """
@@ -25,7 +28,7 @@ unix_socket_dir =
 auth_type = any
 pool_mode = {mode}
 server_round_robin = {round_robin}
-default_pool_size = 20
+default_pool_size = {pool_size}
 max_client_conn = 200
 """
 
@@ -39,13 +42,17 @@ def pooled(postgres_server, tmp_path_factory):
         pytest.skip(str(error))
     started = []
 
-    def start(mode, round_robin=0):
+    def start(mode, round_robin=0, pool_size=20):
         port = free_port()
         folder = tmp_path_factory.mktemp("pgbouncer")
         config = folder / "pgbouncer.ini"
         config.write_text(
             CONFIG.format(
-                server=postgres_server.port, port=port, mode=mode, round_robin=round_robin
+                server=postgres_server.port,
+                port=port,
+                mode=mode,
+                round_robin=round_robin,
+                pool_size=pool_size,
             )
         )
         # it refuses to run as root, and nobody may not read below pytest's folder
@@ -137,3 +144,26 @@ def test_a_pool_in_session_mode_works(pooled, tmp_path, mirror):
         catalog._session.engine.catch_up(table.table_id, seconds=30)
         assert ids(table) == sorted([*range(5), *range(10, 15), *range(20, 25), 100])
         check_invariants(catalog, "orders")
+
+
+def test_clients_that_fill_a_pool_at_once_do_not_wait_for_each_other(pooled, monkeypatch):
+    """Each keeps a session, and none is left for the second look of any."""
+    monkeypatch.setattr(postgres_pooler, "_PATIENCE_S", 0.5)
+    uri = pooled("session", pool_size=3)
+    ready, opened = threading.Barrier(3), []
+
+    def work():
+        ready.wait()
+        found = PostgresDatabase(parse_uri(uri).conninfo(), "deltasql")
+        opened.append(found)
+        assert found.login() == "postgres"
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert len(opened) == 3
+    for one in opened:
+        one.close()

@@ -2,11 +2,13 @@
 
 import threading
 
+import pyarrow as pa
 import pytest
 
 import deltasql
 from builders import a_table, an_add, ids, rows
 from deltasql.errors import BadArgumentError, InvalidCommitError
+from deltasql.protocol.actions import CommitInfo
 from deltasql.testing.crash import hooked
 
 pytestmark = pytest.mark.req("R9")
@@ -152,3 +154,33 @@ def test_a_caller_can_see_that_a_write_was_a_repeat(catalog_uri, tmp_path):
         table.append(rows(1), commit_id="token")
         table.append(rows(2), txn=("job", 1))
     assert [one.version for one in events if one.name == "commit_repeated"] == [1, 2]
+
+
+def test_a_transaction_that_reads_what_it_wrote_can_be_sent_again(catalog, table):
+    """The second try reads the first one's commit and has other rows; it is a repeat."""
+    table.append(rows(1))
+    for _ in range(2):
+        with catalog.transaction(commit_id="token") as tx:
+            staged = tx.table("orders")
+            staged.overwrite(pa.concat_tables([staged.scan().to_arrow(), rows(2)]))
+        assert dict(tx.versions) == {"orders": 2}
+    for _ in range(2):
+        everything = pa.concat_tables([table.scan().to_arrow(), rows(3)])
+        assert table.overwrite(everything, commit_id="other") == 3
+    assert ids(table) == [1, 2, 3]
+
+
+def test_metrics_of_any_kind_are_no_error(table):
+    for metrics in ({"numOutputRows": "n/a"}, {"numOutputRows": "-1"}, {"numOutputRows": ""}):
+        token = str(metrics)
+        info = CommitInfo(operation_metrics=metrics)
+        versions = [table.commit([info, an_add(token)], commit_id=token) for _ in range(2)]
+        assert len(set(versions)) == 1
+
+
+@pytest.mark.parametrize("write", ["append", "delete"])
+def test_an_operation_that_the_caller_names_can_be_sent_again(table, write):
+    options = {"operation": "STREAMING UPDATE", "commit_id": "token"}
+    table.append(rows(1))
+    given = rows(2) if write == "append" else "day = 'a'"
+    assert [getattr(table, write)(given, **options) for _ in range(3)] == [2, 2, 2]

@@ -141,3 +141,11 @@ def _error_of(work) -> str:
     except DeltaSqlError as error:
         return f"{error.message} {error.advice}"
     return "no error"
+
+
+def test_a_child_does_not_wait_for_a_lock_that_a_thread_of_its_parent_held(catalog, tmp_path):
+    table = a_table(catalog, tmp_path)
+    table.append(rows(1))
+    with catalog._session.engine.ownership._lock:
+        assert in_child(lambda: table.append(rows(2))) == 2
+    assert ids(table) == [1, 2]

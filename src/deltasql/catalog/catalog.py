@@ -148,9 +148,12 @@ class SqlCatalog:
         return sorted(rows, key=lambda row: (row.dropped_at or 0, row.created_at), reverse=True)
 
     def is_dropped(self, table_id: str) -> bool:
-        """Tell whether a table of this catalog was dropped."""
+        """Tell whether a table of this catalog was dropped and its files were kept."""
         rows = self.database.rows("table_by_id", table_id=table_id)
-        return bool(rows) and table_row(rows[0]).state is TableState.DELETED
+        if not rows:
+            return False
+        row = table_row(rows[0])
+        return row.state is TableState.DELETED and not row.is_purged
 
     def undrop(self, row: TableRow) -> TableRow:
         """Bring a dropped table back; see `Dropping.undrop`.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltasql.catalog.repeats import WriteSummary, count_files, summarize
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.protocol.actions import Action
-from deltasql.protocol.conflicts import ReadSet
+from deltasql.protocol.conflicts import ReadSet, is_blind_append
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,16 @@ class CommitRequest:
     work_id: str | None = None
 
     def summary(self) -> WriteSummary:
-        """Return what the commit says of itself, to be compared with one of the same token."""
+        """Return what the commit says of itself, to be compared with one of the same token.
+
+        What a write read may have made its rows: sent again it reads its own commit, and has
+        others. So only those of a blind append are compared.
+        """
         note = self.note
-        return summarize(note.operation, note.parameters, note.metrics, count_files(self.actions))
+        files = count_files(self.actions)
+        summary = summarize(note.operation, note.parameters, note.metrics, files)
+        is_blind = is_blind_append(self.actions, self.read)
+        return summary if is_blind else replace(summary, rows=None, files=None)
 
 
 @dataclass(frozen=True, slots=True)

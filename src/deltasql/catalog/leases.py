@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from deltasql.catalog.database import Database, Work
 from deltasql.errors import LeaseLostError
 
+# The lease of the process that deletes a purged table's objects.
+PURGE = "purge"
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -70,6 +73,17 @@ class Leases:
                 fencing=lease.fencing,
             )
 
+    def end(self, lease: Lease) -> None:
+        """Give a lease back whose table is gone: no number goes on, and no row stays."""
+        with self._database.write() as work:
+            work.run(
+                "end_lease",
+                table_id=lease.table_id,
+                purpose=lease.purpose,
+                holder=lease.holder,
+                fencing=lease.fencing,
+            )
+
     def require(self, work: Work, lease: Lease) -> None:
         """Inside a transaction: go on only with a lease that is still ours.
 
@@ -82,3 +96,10 @@ class Leases:
                 f"The lease for {lease.purpose} of table {lease.table_id} went to another worker.",
                 table_id=lease.table_id,
             )
+
+
+def is_leased(database: Database, table_id: str, purpose: str) -> bool:
+    """Tell whether somebody is at work on a table, by the database's clock."""
+    with database.read() as work:
+        now = work.now_ms()
+        return bool(work.rows("live_lease", table_id=table_id, purpose=purpose, now=now))

@@ -62,11 +62,11 @@ def summarize(
     files: tuple[int, int],
 ) -> WriteSummary:
     """Summarize a commit by what its history tells."""
-    rows = metrics.get(_ROWS)
+    rows = str(metrics.get(_ROWS, ""))
     return WriteSummary(
         operation,
         parameters.get("mode"),
-        None if rows is None else int(rows),
+        int(rows) if rows.isdecimal() else None,
         None if metrics else files,
     )
 
@@ -94,7 +94,8 @@ def require_same_write(table: str, version: int, made: WriteSummary, meant: Writ
         raise InvalidCommitError(
             f"The commit_id was used before for another write: version {version} of {table} is "
             f"{made}; this is {meant}, and it was not made.",
-            hint="Choose a new commit_id for each write.",
+            hint=f"If it is the same write sent again, it is done: version {version} holds it. "
+            "Otherwise choose a new commit_id.",
             table=table,
             version=version,
         )

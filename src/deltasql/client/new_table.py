@@ -20,7 +20,6 @@ from deltasql.errors import (
     CommitUnknownError,
     DeltaSqlError,
     OwnershipError,
-    StorageError,
     TableExistsError,
 )
 from deltasql.log.owner import Owner, release, reserve
@@ -150,8 +149,12 @@ def _reserve(session: Session, row: TableRow) -> None:
 
 
 def _settle(session: Session, row: TableRow) -> None:
-    """Let the marker name the table that SQL has now; a silent store leaves it to the mirror."""
-    with suppress(StorageError):
+    """Let the marker name the table that SQL has now.
+
+    Nothing here may fail a create that was made: what is wrong is found by the table's next
+    commit, or by the mirror.
+    """
+    with suppress(DeltaSqlError):
         session.engine.ensure_owner(row, session.store_at(row.location))
 
 

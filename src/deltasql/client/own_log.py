@@ -64,7 +64,10 @@ class OwnLogs:
             except BaseException as error:  # noqa: BLE001 (raised again where it is waited for)
                 ended.set_exception(error)
 
-        threading.Thread(target=run, name="deltasql-own-log", daemon=True).start()
+        try:
+            threading.Thread(target=run, name="deltasql-own-log", daemon=True).start()
+        except RuntimeError:  # the interpreter ends and starts no thread any more
+            run()
         ended.result(timeout=self.deadline_s)
 
     def _ensure(self, row: TableRow) -> None:

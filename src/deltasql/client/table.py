@@ -162,9 +162,7 @@ class Table:
         def work(staged: StagedTable) -> None:
             staged.overwrite(data, where=where, schema_mode=schema_mode)
 
-        return self.write_with(
-            work, WriteSummary("WRITE", "Overwrite", count_rows(data)), **options
-        )
+        return self.write_with(work, WriteSummary("WRITE", "Overwrite"), **options)
 
     def write_with(
         self,

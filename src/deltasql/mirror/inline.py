@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
@@ -16,6 +18,7 @@ from deltasql.catalog.commit_request import Committed
 from deltasql.catalog.rows import TableRow
 from deltasql.errors import DeltaSqlError
 from deltasql.forks import start_afresh_after_fork
+from deltasql.mirror.daemon_pool import DaemonPool
 from deltasql.mirror.engine import Mirrored, MirrorEngine, MirrorResult
 
 _BACKLOG = 64
@@ -27,7 +30,7 @@ _LONGEST_END_S = 30.0
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, weakref_slot=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class InlineMirror:
     """Mirrors what was just committed, and the few versions before it that are missing."""
 
@@ -35,7 +38,7 @@ class InlineMirror:
     deadline_s: float
     on_mirrored: Callable[[TableRow, int], None] | None = None
     monotonic: Callable[[], float] = time.monotonic
-    _pool: ThreadPoolExecutor | None = None
+    _pool: DaemonPool[MirrorResult] | None = None
     _busy: set[str] = field(default_factory=set)
     _again: set[str] = field(default_factory=set)
     _failures: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -52,6 +55,7 @@ class InlineMirror:
         self._pool = None
         self._busy, self._again, self._left, self._running = set(), set(), set(), set()
         self._lock = threading.Lock()
+        _open.discard(self)
 
     def start(self, done: Committed) -> Future[MirrorResult] | None:
         """Begin to mirror a commit, for `wait`; None when it was left to a later attempt."""
@@ -81,12 +85,11 @@ class InlineMirror:
         with self._lock:
             pool, self._pool = self._pool, None
             left, self._left = self._left, set()
-            running = list(self._running)
         if pool is not None:
-            hung = wait_for(running, timeout=_LONGEST_END_S if wait else 0.0).not_done
-            pool.shutdown(wait=wait and not hung)
-            if wait and hung:
-                _logger.warning("%d mirror attempts hang and are left to a worker.", len(hung))
+            if wait and (hung := self.drain()):
+                _logger.warning("%d mirror attempts hang and are left to a worker.", hung)
+            _open.discard(self)
+            pool.shutdown()
         for table_id in left:
             with suppress(DeltaSqlError):  # it stays in the queue, as after a crash
                 self._catch_up(table_id)
@@ -168,8 +171,29 @@ class InlineMirror:
             pause = min(2.0 ** (count - 1), _LONGEST_PAUSE_S)
             self._failures[table_id] = (count, self.monotonic() + pause)
 
-    def _executor(self) -> ThreadPoolExecutor:
+    def _executor(self) -> DaemonPool[MirrorResult]:
         with self._lock:
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="deltasql-mirror")
+                self._pool = DaemonPool(_WORKERS, "deltasql-mirror")
+                # a catalog that nobody closes must leave no threads behind
+                weakref.finalize(self, self._pool.shutdown)
+                _open.add(self)
             return self._pool
+
+    def drain(self) -> int:
+        """Wait for attempts under way, as long as a store may take; return how many hang."""
+        with self._lock:
+            running = list(self._running)
+        return len(wait_for(running, timeout=_LONGEST_END_S).not_done)
+
+
+# Those with threads; a process that ends lets their attempts end, but not for ever.
+_open: weakref.WeakSet[InlineMirror] = weakref.WeakSet()
+
+
+def _drain_all() -> None:
+    for mirror in list(_open):
+        mirror.drain()
+
+
+atexit.register(_drain_all)

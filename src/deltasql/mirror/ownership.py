@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.copies import require_own_log
+from deltasql.catalog.leases import PURGE, is_leased
 from deltasql.catalog.rows import TableRow
 from deltasql.errors import (
     CatalogError,
@@ -21,6 +22,7 @@ from deltasql.errors import (
     StorageUnavailableError,
     TableNotFoundError,
 )
+from deltasql.forks import start_afresh_after_fork
 from deltasql.log.owner import (
     OWNER_KEY,
     Owner,
@@ -38,7 +40,7 @@ from deltasql.storage.port import ObjectStore
 _LEFTOVER_AGE_S = 3600.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Ownership:
     """Remembers which logs were found to be ours; safe to use from many threads."""
 
@@ -46,6 +48,13 @@ class Ownership:
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     _owned: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        start_afresh_after_fork(self)
+
+    def start_afresh(self) -> None:
+        """Look again: the lock may be held by a thread of the parent."""
+        self._owned, self._lock = set(), threading.Lock()
 
     def forget(self, table_id: str) -> None:
         """Look again before the next put."""
@@ -87,6 +96,7 @@ class Ownership:
             OwnershipError: the log is another's, or holds versions that SQL does not know.
         """
         self.refuse_others(row, store)
+        self._refuse_contest(row, store)
         self.refuse_ahead(row, store)
 
     def refuse_ahead(self, row: TableRow, store: ObjectStore) -> None:
@@ -105,6 +115,7 @@ class Ownership:
             OwnershipError: the log is not ours, or holds versions that SQL does not know.
         """
         self.check_marker(row, store)
+        self._refuse_contest(row, store)
         self._refuse_log_ahead(row, store)
         self._refuse_hint_ahead(row, store)
 
@@ -170,6 +181,11 @@ class Ownership:
         if row.mirrored_through < row.first_version:
             self._holds_own_commit(row, store, row.first_version)
 
+    def _refuse_contest(self, row: TableRow, store: ObjectStore) -> None:
+        """The next number to be mirrored may be a foreign commit, whose files only it names."""
+        if row.mirrored_through < row.current_version:
+            self._holds_own_commit(row, store, row.mirrored_through + 1)
+
     def _holds_own_commit(self, row: TableRow, store: ObjectStore, version: int) -> bool:
         """Return whether the log has a version, after making sure that it is the one SQL has.
 
@@ -231,10 +247,14 @@ def _has_marker(store: ObjectStore) -> bool:
 
 
 def is_leftover(catalog: SqlCatalog, owner: Owner) -> bool:
-    """Tell whether a marker names a table of this catalog that was never made, or was purged."""
+    """Tell whether a marker names a table of this catalog that was never made, or was purged.
+
+    While a purge is deleting objects, the location is not free.
+    """
     if owner.catalog_id != catalog.identity.catalog_id:
         return False
     try:
-        return catalog.table_by_id(owner.table_id).is_purged
+        row = catalog.table_by_id(owner.table_id)
     except TableNotFoundError:
         return True
+    return row.is_purged and not is_leased(catalog.database, row.table_id, PURGE)

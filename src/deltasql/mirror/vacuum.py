@@ -95,6 +95,7 @@ class Vacuum:
         if lease is None:
             raise LeaseLostError(f"Another worker vacuums {row.full_name}.", table=row.full_name)
         try:
+            self.require_owner(row, self.open_store(row))  # before anything is marked
             self.book.forget_dead_work()
             self._finish(row, lease)
             snapshot = self.catalog.snapshot(row.table_id)

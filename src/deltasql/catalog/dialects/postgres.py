@@ -26,7 +26,7 @@ from deltasql.catalog.dialects.pool import Pool, weakly
 from deltasql.catalog.dialects.postgres_batches import PostgresBatchRead, reading, stream
 from deltasql.catalog.dialects.postgres_bulk import bulk_transaction, with_literals
 from deltasql.catalog.dialects.postgres_errors import explained, mapped
-from deltasql.catalog.dialects.postgres_pooler import require_own_session
+from deltasql.catalog.dialects.postgres_pooler import require_own_session, server_process
 from deltasql.catalog.dialects.postgres_watch import PostgresWatch, channel_of
 from deltasql.catalog.dialects.staging import POSTGRES_WORDS
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
@@ -63,6 +63,7 @@ class PostgresDatabase:
         self.schema = schema
         self._conninfo = conninfo
         self._clock = clock
+        self._keeps_sessions = False
         self.stamps_commits = clock is None
         now = _SERVER_CLOCK if clock is None else "0::bigint"
         words = {"table_columns": TABLE_COLUMNS, "now": now, "false": "false", "true": "true"}
@@ -284,7 +285,7 @@ class PostgresDatabase:
             if not found:
                 # a pooler stands between; without a check its sessions must not get our settings
                 try:
-                    process = require_own_session(connection, self._open)
+                    process = self._server_process(connection)
                 except BaseException:
                     connection.close()
                     raise
@@ -298,6 +299,14 @@ class PostgresDatabase:
                 role=role,
             )
         return connection
+
+    def _server_process(self, connection: psycopg.Connection[Any]) -> int:
+        """Return the server process behind a pooler, which is checked once."""
+        if self._keeps_sessions:
+            return server_process(connection)
+        process = require_own_session(connection, self._open)
+        self._keeps_sessions = True
+        return process
 
     def _open(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=0)

@@ -308,7 +308,11 @@ delete from dl_vacuumed_files where table_id = :table_id
 delete from dl_vacuum_marks where table_id = :table_id
 
 -- name: purge_leases
-delete from dl_leases where table_id = :table_id
+delete from dl_leases where table_id = :table_id and purpose <> 'purge'
+
+-- name: end_lease
+delete from dl_leases
+where table_id = :table_id and purpose = :purpose and holder = :holder and fencing = :fencing
 
 -- name: purge_verifications
 delete from dl_verifications where table_id = :table_id
@@ -361,6 +365,10 @@ returning fencing
 
 -- name: lock_lease
 select holder, fencing from dl_leases where table_id = :table_id and purpose = :purpose
+
+-- name: live_lease
+select 1 from dl_leases
+where table_id = :table_id and purpose = :purpose and expires_at > :now
 
 -- name: renew_lease
 update dl_leases set expires_at = :expires_at where table_id = :table_id and purpose = :purpose
