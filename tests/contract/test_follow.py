@@ -40,7 +40,7 @@ class Source:
 
 def test_many_readers_follow_one_log_at_once(catalog, tmp_path):
     source = Source(tmp_path)
-    catalog.import_table(source.location, "orders")
+    catalog.import_table(source.location, "orders", engine="local")
     for _ in range(3):
         source.commit(3)
         versions, errors, start = [], [], threading.Barrier(4)

@@ -48,14 +48,14 @@ def foreign_log(tmp_path):
 
 def imported(catalog, tmp_path):
     place = foreign_log(tmp_path)
-    catalog.import_table(place, "orders")
+    catalog.import_table(place, "orders", engine="local")
     table = catalog.table("orders")
     return place, table, table.scan()
 
 
 def imported_again(catalog, tmp_path):
     place, table, scan = imported(catalog, tmp_path)
-    catalog.import_table(place, "orders", force=True)
+    catalog.import_table(place, "orders", engine="local", force=True)
     return table, scan
 
 

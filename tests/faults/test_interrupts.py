@@ -1,5 +1,6 @@
 """Ctrl-C at any moment leaves nobody locked out, nothing stale and no commit twice."""
 
+import psycopg
 import pytest
 
 import deltasql
@@ -27,3 +28,27 @@ def test_interrupts_at_random_moments_lock_nobody_out(catalog_uri, tmp_path):
 @pytest.mark.verify
 def test_five_hundred_interrupts_at_random_moments_lock_nobody_out(catalog_uri, tmp_path):
     _interrupt(catalog_uri, tmp_path, seed=2, count=500)
+
+
+def test_an_interrupt_inside_a_pipeline_is_told_as_such(postgres_server, tmp_path, monkeypatch):
+    """psycopg says "cannot exit pipeline mode while busy" then, as if the database were away."""
+    fetch = psycopg.Cursor._select_current_result
+    uri = postgres_server.uri(postgres_server.create_database_name())
+    with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+        table = a_table(catalog, tmp_path)
+        interrupts = []
+
+        def interrupted(self, *args, **kwargs):
+            if not interrupts and self.connection.info.pipeline_status:
+                interrupts.append(self)
+                raise KeyboardInterrupt
+            return fetch(self, *args, **kwargs)
+
+        monkeypatch.setattr(psycopg.Cursor, "_select_current_result", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            table.alter(properties={"k": "v"}, commit_id="token")
+        monkeypatch.undo()
+        assert interrupts
+        version = table.alter(properties={"k": "v"}, commit_id="token")
+        assert version == 1
+        check_invariants(catalog, "orders", acknowledged={"token": version})

@@ -161,7 +161,7 @@ def test_a_read_only_file_system_is_read(uri, folder, sides):
         text=True,
         check=False,
         timeout=120,
-        env={**os.environ, "PYTHONPATH": processes.PATH},
+        env={**os.environ, "PYTHONPATH": processes.PATHS},
     )
     if "unshare" in done.stderr or "mount:" in done.stderr:
         pytest.skip(f"no read-only mount here: {done.stderr.strip()}")

@@ -16,7 +16,9 @@ _SHARED = re.compile(
     r"tests/(spark/|acceptance/test_delta_spark|contract/test_spark_import|"
     r"acceptance/test_round_trip.py::test_every_table_taken)"
 )
-_APART = re.compile(r"tests/spark/test_(cluster|connect|session|spark_41|stream_kill|without_jar)")
+_APART = re.compile(
+    r"tests/spark/test_(cluster|connect|session\.py|spark_41|stream_kill|without_jar)"
+)
 # a cluster for all tests of the file
 _WHOLE = "tests/faults/test_spark_import_faults.py"
 

@@ -25,7 +25,7 @@ from deltasql.catalog.dialects.adbc import AdbcConnection
 from deltasql.catalog.dialects.pool import Pool, weakly
 from deltasql.catalog.dialects.postgres_batches import PostgresBatchRead, reading, stream
 from deltasql.catalog.dialects.postgres_bulk import bulk_transaction, with_literals
-from deltasql.catalog.dialects.postgres_errors import explained, mapped
+from deltasql.catalog.dialects.postgres_errors import explained, hidden_interrupt, mapped
 from deltasql.catalog.dialects.postgres_pooler import require_own_session, server_process
 from deltasql.catalog.dialects.postgres_watch import PostgresWatch, channel_of
 from deltasql.catalog.dialects.staging import POSTGRES_WORDS
@@ -266,7 +266,8 @@ class PostgresDatabase:
                 if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
                     connection.close()  # a standby: another connection may find the primary
                 _roll_back(connection)
-                if committing and connection.closed and isinstance(error, psycopg.Error):
+                is_lost = connection.closed and isinstance(error, psycopg.Error)
+                if committing and is_lost and hidden_interrupt(error) is None:
                     raise CommitUnknownError(
                         "The connection to the catalog was lost during COMMIT."
                     ) from error

@@ -53,6 +53,7 @@ _REFUSALS = (
         _WANTS_OTHER,
     ),
 )
+_DISTURBED = "cannot exit pipeline mode while busy"
 _PREAMBLE = re.compile(r"^.*?(?: failed: |\b[A-Z]+:  )(?=\S)")
 
 
@@ -72,11 +73,20 @@ def mapped() -> Iterator[None]:
     ) as error:
         raise CatalogUnavailableError(f"The catalog is busy: {_first_line(error)}.") from error
     except (psycopg.Error, Error) as error:
+        interrupt = hidden_interrupt(error)
+        if interrupt is not None:
+            raise interrupt from None
         if error.sqlstate == _NOT_UNIQUE:  # told by the other driver
             raise UniqueViolationError(
                 f"The catalog refused a row: {_first_line(error)}."
             ) from error
         raise _ours(error) from error
+
+
+def hidden_interrupt(error: BaseException) -> KeyboardInterrupt | None:
+    """Return the Ctrl-C behind an error of psycopg, which cannot leave a pipeline at any moment."""
+    context = error.__context__ if _DISTURBED in str(error) else None
+    return context if isinstance(context, KeyboardInterrupt) else None
 
 
 def _ours(error: psycopg.Error | Error) -> DeltaSqlError:
