@@ -68,5 +68,6 @@ class DaemonPool(Generic[T]):
     def _serve(self) -> None:
         while (run := self._queue.get()) is not None:
             run()
+            run = None  # an idle thread must not keep what it has done, and a catalog with it
             with self._lock:
                 self._pending -= 1
