@@ -72,7 +72,7 @@ def test_a_schema_that_does_not_exist_is_named(call, postgres_server):
 def test_a_preview_of_an_import_needs_no_catalog_and_makes_none(call, tmp_path, source):
     uri = f"deltasql://sqlite/{tmp_path}/new.db"
     before = sorted(tmp_path.rglob("*"))
-    call("import", source, uri, "--dry-run")
+    call("import", source, uri, "--dry-run", "--engine", "local")
     assert sorted(tmp_path.rglob("*")) == before
 
 
