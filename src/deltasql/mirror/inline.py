@@ -38,7 +38,8 @@ class InlineMirror:
     deadline_s: float
     on_mirrored: Callable[[TableRow, int], None] | None = None
     monotonic: Callable[[], float] = time.monotonic
-    _pool: DaemonPool[MirrorResult] | None = None
+    # local tables have threads of their own: a network that hangs must not starve them
+    _pools: dict[bool, DaemonPool[MirrorResult]] = field(default_factory=dict)
     _busy: set[str] = field(default_factory=set)
     _again: set[str] = field(default_factory=set)
     _failures: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -52,7 +53,7 @@ class InlineMirror:
 
     def start_afresh(self) -> None:
         """Forget the parent's threads and what they are at."""
-        self._pool = None
+        self._pools = {}
         self._busy, self._again, self._left, self._running = set(), set(), set(), set()
         self._lock = threading.Lock()
         _open.discard(self)
@@ -63,7 +64,8 @@ class InlineMirror:
             return None
         # In a thread, for local files too: a mount that hangs must not hold the commit for ever.
         # That costs about 0.1 ms per commit, of two or three.
-        started = self._executor().submit(self._work, done)
+        is_local = done.before.location.startswith("file:")
+        started = self._pool(is_local=is_local).submit(self._work, done)
         with self._lock:
             self._running.add(started)
         started.add_done_callback(self._forget)
@@ -83,13 +85,14 @@ class InlineMirror:
     def close(self, *, wait: bool = True) -> None:
         """Let attempts under way end, and see to what was left to others: they may have died."""
         with self._lock:
-            pool, self._pool = self._pool, None
+            pools, self._pools = list(self._pools.values()), {}
             left, self._left = self._left, set()
-        if pool is not None:
+        if pools:
             if wait and (hung := self.drain()):
                 _logger.warning("%d mirror attempts hang and are left to a worker.", hung)
             _open.discard(self)
-            pool.shutdown()
+            for pool in pools:
+                pool.shutdown()
         for table_id in left:
             with suppress(DeltaSqlError):  # it stays in the queue, as after a crash
                 self._catch_up(table_id)
@@ -171,14 +174,15 @@ class InlineMirror:
             pause = min(2.0 ** (count - 1), _LONGEST_PAUSE_S)
             self._failures[table_id] = (count, self.monotonic() + pause)
 
-    def _executor(self) -> DaemonPool[MirrorResult]:
+    def _pool(self, *, is_local: bool) -> DaemonPool[MirrorResult]:
         with self._lock:
-            if self._pool is None:
-                self._pool = DaemonPool(_WORKERS, "deltasql-mirror")
+            pool = self._pools.get(is_local)
+            if pool is None:
+                pool = self._pools[is_local] = DaemonPool(_WORKERS, "deltasql-mirror")
                 # a catalog that nobody closes must leave no threads behind
-                weakref.finalize(self, self._pool.shutdown)
+                weakref.finalize(self, pool.shutdown)
                 _open.add(self)
-            return self._pool
+            return pool
 
     def drain(self) -> int:
         """Wait for attempts under way, as long as a store may take; return how many hang."""
