@@ -183,3 +183,12 @@ def test_repair_does_with_a_file_of_others_what_verify_promises(catalog, source,
     (done,) = catalog.mirror.repair("t")
     assert (done.done, (source / key).exists()) == (True, False)
     assert found(catalog) == []
+
+
+def test_a_commit_that_another_writer_is_about_to_put_is_not_inherited(catalog, source):
+    """delta-rs writes `<commit>.json#1` first; by the next verify it is gone."""
+    staged = source / f"{commit_key(7)}#1"
+    staged.write_bytes(b"half a com")
+    taken_over(catalog, source)
+    staged.unlink()
+    assert catalog.mirror.verify("t") == []

@@ -6,6 +6,7 @@ strangers, and nobody would notice when one of them is damaged.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,6 +28,8 @@ from deltasql.storage.port import ObjectInfo, ObjectStore
 # We write or remove these ourselves.
 _CHANGING = {OWNER_KEY, LAST_CHECKPOINT, LAST_CHECKPOINT_CHECKSUM}
 _OURS = f"{LOG_FOLDER}_deltasql_"
+# A local file on its way, by delta-rs: it becomes the commit, or goes.
+_STAGED = re.compile(r"#\d+$")
 _WORKERS = 8
 
 
@@ -48,7 +51,7 @@ def inherit(database: Database, row: TableRow, store: ObjectStore) -> int:
 
 def _strangers(store: ObjectStore, row: TableRow) -> Iterator[ObjectInfo]:
     for info in store.list_from(LOG_FOLDER):
-        if info.key in _CHANGING or info.key.startswith(_OURS):
+        if info.key in _CHANGING or info.key.startswith(_OURS) or _STAGED.search(info.key):
             continue
         file = LogFile.parse(info.key.removeprefix(LOG_FOLDER))
         is_commit = file is not None and file.kind is LogFileKind.COMMIT
