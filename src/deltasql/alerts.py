@@ -28,8 +28,8 @@ AlertSink = Callable[["Alert"], None]
 class Alert:
     """Something that somebody should look at, or (`resolved`) no longer need to.
 
-    `kind` with `table` or `store` tells repeats from news. `time` is in UTC; `catalog` and `worker`
-    are the ids of who tells it.
+    Alerts with the same `kind` and `table` or `store` are repeats. `time` is in UTC; `catalog` and
+    `worker` are the ids of the sender.
     """
 
     kind: str

@@ -16,6 +16,7 @@ from deltasql.errors import PoolModeError
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing.invariants import check_invariants
 from deltasql.uri import parse_uri
+from readers import require
 from server_process import Unavailable, free_port, tool
 
 CONFIG = """
@@ -39,7 +40,7 @@ def pooled(postgres_server, tmp_path_factory):
     try:
         program = tool("pgbouncer")
     except Unavailable as error:
-        pytest.skip(str(error))
+        require("pgbouncer", str(error))
     started = []
 
     def start(mode, round_robin=0, pool_size=20):

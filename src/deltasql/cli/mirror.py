@@ -34,8 +34,8 @@ def run(app: App, *, once: bool, listen: str | None) -> None:
     """Mirror every table of the catalog until told to stop.
 
     SIGTERM or Ctrl-C ends it after the batches under way; a hard kill does no harm. Any number of
-    workers may run. With --once it leaves with 6 where something could not be mirrored, with 4
-    where a log holds another commit than SQL.
+    workers may run. With --once it exits with code 6 if any version could not be mirrored, and
+    with code 4 if a log holds another commit than SQL.
     """
     from deltasql.events import fan_out
     from deltasql.sinks import logging_sink, prometheus_sink
