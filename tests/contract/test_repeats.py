@@ -184,3 +184,41 @@ def test_an_operation_that_the_caller_names_can_be_sent_again(table, write):
     table.append(rows(1))
     given = rows(2) if write == "append" else "day = 'a'"
     assert [getattr(table, write)(given, **options) for _ in range(3)] == [2, 2, 2]
+
+
+def test_a_transaction_that_only_deletes_returns_its_version_when_it_is_sent_again(catalog, table):
+    table.append(rows(1))
+    for _ in range(3):
+        with catalog.transaction(commit_id="token") as tx:
+            tx.table("orders").delete("day = 'a'")
+        assert dict(tx.versions) == {"orders": 2}
+    with catalog.transaction(commit_id="other") as tx:
+        tx.table("orders").delete("day = 'a'")
+    assert dict(tx.versions) == {}
+
+
+def test_a_delete_beside_an_append_returns_both_versions_when_they_are_sent_again(
+    catalog, table, tmp_path
+):
+    table.append(rows(1))
+    archive = a_table(catalog, tmp_path / "lake", "archive")
+    for _ in range(3):
+        with catalog.transaction(commit_id="token") as tx:
+            tx.table("orders").delete("day = 'a'")
+            tx.table("archive").append(rows(1))
+        assert dict(tx.versions) == {"orders": 2, "archive": 1}
+    assert (ids(table), ids(archive)) == ([], [1])
+
+
+def test_a_token_of_a_delete_is_refused_for_a_transaction_on_other_tables(catalog, table, tmp_path):
+    table.append(rows(1))
+    archive = a_table(catalog, tmp_path / "lake", "archive")
+    with catalog.transaction(commit_id="token") as tx:
+        tx.table("orders").delete("day = 'a'")
+    with (
+        pytest.raises(InvalidCommitError, match="another transaction \\(orders@2\\)"),
+        catalog.transaction(commit_id="token") as tx,
+    ):
+        tx.table("orders").delete("day = 'a'")
+        tx.table("archive").append(rows(1))
+    assert (table.version, archive.version) == (2, 0)

@@ -57,6 +57,18 @@ def _keep(folder: Path, *sides: str) -> None:
     assert {path.name for path in (folder / "databases").iterdir()} == names
 
 
+def _leave_as_killed(uri: str, folder: Path, *sides: str) -> None:
+    """Append, and leave these files as a writer would that was killed then."""
+    with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+        catalog.table("orders").append(rows(3))
+        saved = _files(folder)
+    assert saved["catalog.db-wal"]
+    _keep(folder)
+    for side in sides:
+        name = f"catalog.db{side}"
+        (folder / "databases" / name).write_bytes(saved[name])
+
+
 SIDES = {
     "all": ("", "-wal", "-shm", "-lock"),
     "no lock": ("", "-wal", "-shm"),
@@ -101,13 +113,7 @@ def test_a_rollback_database_is_read_without_the_right_to_change_its_mode(uri, f
 
 def test_a_log_that_cannot_be_read_is_an_error_and_not_an_older_state(uri, folder):
     """Without its index the log of a killed writer is unreadable; its commits are not left out."""
-    with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
-        catalog.table("orders").append(rows(3))
-        saved = _files(folder)
-    _keep(folder)
-    for name in ("catalog.db", "catalog.db-wal"):
-        (folder / "databases" / name).write_bytes(saved[name])
-    assert saved["catalog.db-wal"]
+    _leave_as_killed(uri, folder, "", "-wal")
     found = _as_nobody(uri)
     assert found["code"] == "DS306"
     assert "catalog.db-wal is not empty" in found["message"]
@@ -130,6 +136,22 @@ def test_a_reader_without_rights_sees_the_commits_of_a_writer(uri, folder):
     assert json.loads(reader.stdout.readline()) == [1, 2, 3, 4]
     _, err = reader.communicate(timeout=60)
     assert reader.returncode == 0, err
+
+
+def test_a_reader_without_rights_waits_for_a_writer_that_opens_the_catalog(uri, folder):
+    """A killed writer has left a log; the next one makes its index, which the reader may not."""
+    _leave_as_killed(uri, folder, "", "-wal", "-shm", "-lock")
+    writer = processes.start("open_slowly", uri, stdin=subprocess.PIPE)
+    assert writer.stdout.readline()
+    assert not (folder / "databases" / "catalog.db-shm").stat().st_size
+    reader = processes.start("look_as_nobody", uri)
+    with pytest.raises(subprocess.TimeoutExpired):
+        reader.wait(timeout=4)  # to start takes one
+    print(file=writer.stdin, flush=True)
+    found = processes.finish(reader)
+    del found["message"]
+    assert found == {**EXPECTED, "ids": [1, 2, 3], "history": [2, 1, 0]}
+    assert processes.finish(writer) == 2
 
 
 @pytest.mark.parametrize("sides", SIDES.values(), ids=SIDES.keys())

@@ -17,6 +17,7 @@ from builders import NO_MIRROR, a_table, an_add, ids, rows
 from deltasql.errors import CommitConflictError, DeltaSqlError
 from deltasql.mirror.reconciler import ReconciliationConfig
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.testing.crash import hooked
 
 
 def append_many(uri: str, table: str, worker: str, count: str, mirror: str) -> None:
@@ -279,6 +280,18 @@ def follow_as_nobody(uri: str) -> None:
             if step:
                 sys.stdin.readline()
             print(json.dumps(ids(catalog.table("orders"))), flush=True)
+
+
+def open_slowly(uri: str) -> None:
+    """Open the catalog, and wait for a line where the log's index is still empty."""
+
+    def wait(point: str) -> None:
+        if point == "after-sqlite-index-joined":
+            print(point, flush=True)
+            sys.stdin.readline()
+
+    with hooked(wait), deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+        print(catalog.table("orders").version)
 
 
 def _become_nobody() -> None:

@@ -28,7 +28,11 @@ from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.definitions import DefinitionCache, TableDefinition, change_indexed_columns
 from deltasql.catalog.fast_append import FastAppends, LostAppendError
 from deltasql.catalog.ids import IdBlocks
-from deltasql.catalog.repeats import require_same_write, stored_summary
+from deltasql.catalog.repeats import (
+    other_transaction_error,
+    require_same_write,
+    stored_summary,
+)
 from deltasql.catalog.row_ids import number_rows
 from deltasql.catalog.rows import LockedTable, TableState, table_row
 from deltasql.catalog.settings_rows import keep_settings
@@ -437,12 +441,7 @@ def _was_there(lock: LockedTable, rows: list[tuple[object, ...]]) -> Committed |
 def _all_found(tokens: Sequence[Committed | None]) -> list[Committed]:
     found = [token for token in tokens if token is not None]
     if len(found) != len(tokens):
-        named = ", ".join(f"{token.before.full_name}@{token.version}" for token in found)
-        raise InvalidCommitError(
-            f"The commit_id was used before for another transaction ({named}); nothing was "
-            "committed.",
-            hint="Choose a new commit_id for each transaction.",
-        )
+        raise other_transaction_error({one.before.full_name: one.version for one in found})
     return found
 
 

@@ -99,3 +99,12 @@ def require_same_write(table: str, version: int, made: WriteSummary, meant: Writ
             table=table,
             version=version,
         )
+
+
+def other_transaction_error(versions: Mapping[str, int]) -> InvalidCommitError:
+    """Return the error for a token that belongs to a transaction on other tables."""
+    named = ", ".join(f"{name}@{version}" for name, version in versions.items())
+    return InvalidCommitError(
+        f"The commit_id was used before for another transaction ({named}); nothing was committed.",
+        hint="Choose a new commit_id for each transaction.",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 from deltasql.catalog.rows import TableRow
@@ -39,6 +40,11 @@ def _missing(row: TableRow, store: ObjectStore) -> str | None:
             store.head(OWNER_KEY)
         except ObjectNotFoundError:
             return f"the owner marker {OWNER_KEY}"
-    elif not Path(parse_location(row.location).path).is_dir():
+    elif not _folder(row.location).is_dir():
         return "its folder"
     return None
+
+
+@lru_cache(maxsize=1024)
+def _folder(location: str) -> Path:
+    return Path(parse_location(location).path)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from deltasql.catalog.repeats import other_transaction_error
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.repeats import written_before
@@ -83,15 +84,16 @@ class Transaction:
             return self._versions
         self._was_tried = True
         staged = [table for table in self._tables.values() if self._is_changed(table)]
+        unchanged = self._changed_before(staged)
         before = self._before(staged)
         try:
-            self._versions = before | self._commit_others(staged, before)
+            self._versions = unchanged | before | self._commit_others(staged, before)
         except CommitConflictError:
             # The same write of another thread or process may have won.
             before = self._before(staged)
             if not staged or len(before) < len(staged):
                 raise
-            self._versions = before
+            self._versions = unchanged | before
         self._end()
         return self._versions
 
@@ -108,6 +110,25 @@ class Transaction:
         reads = [read for read in found if read is not None]
         done = self._session.commit(requests, transaction_id=self.transaction_id, reads=reads)
         return {one.before.full_name: one.version for one in done}
+
+    def _changed_before(self, staged: Sequence[StagedTable]) -> dict[str, int]:
+        """Return the tables that this changes only the first time it is sent, with the version.
+
+        A delete that is sent again finds its rows gone: it stages nothing, its token is there.
+        """
+        if self._options.commit_id is None:
+            return {}
+        unchanged = [one for one in self._tables.values() if one.was_written and one not in staged]
+        made = self._versions_of_token(unchanged)
+        if made and len(self._versions_of_token(staged)) < len(staged):
+            raise other_transaction_error(made)
+        return made
+
+    def _versions_of_token(self, tables: Sequence[StagedTable]) -> dict[str, int]:
+        rows = [table.snapshot.table for table in tables]
+        book, token = self._session.book, self.transaction_id
+        found = {row.full_name: book.version_of(row.table_id, token) for row in rows}
+        return {name: version for name, version in found.items() if version is not None}
 
     def _before(self, staged: Sequence[StagedTable]) -> dict[str, int]:
         """Return the tables that the application has written this to before, with a version.

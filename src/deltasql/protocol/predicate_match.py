@@ -29,7 +29,7 @@ from deltasql.protocol.predicate_ast import (
     columns_of,
 )
 from deltasql.protocol.stats import FileStats, column_bounds, null_count
-from deltasql.protocol.values import FLOATS, Value, is_nan, parse_partition_value
+from deltasql.protocol.values import FLOATS, Value, parse_partition_value
 
 Answers: TypeAlias = frozenset[bool | None]
 
@@ -119,13 +119,15 @@ def can_be_true(predicate: Predicate, known: Known) -> bool:
     Columns that may hold NaN are tried with it alone and without it: `x BETWEEN 1 AND 2` is false
     of NaN, although `x >= 1` is true.
     """
-    columns = dict.fromkeys(columns_of(predicate))
-    doubtful = [column for column in columns if known(column).may_be_nan][:_MAX_NAN_COLUMNS]
-    for choice in product((False, True), repeat=len(doubtful)):
-        is_nan_at = dict(zip(doubtful, choice, strict=True))
-        if True in answers(predicate, partial(_split_facts, known, is_nan_at)):
-            return True
-    return False
+    if True not in answers(predicate, known):  # asked for every file: most end here
+        return False
+    floats = [column for column in columns_of(predicate) if column.type.name in FLOATS]
+    doubtful = [one for one in dict.fromkeys(floats) if known(one).may_be_nan][:_MAX_NAN_COLUMNS]
+    choices = product((False, True), repeat=len(doubtful))
+    split = (dict(zip(doubtful, choice, strict=True)) for choice in choices)
+    return not doubtful or any(
+        True in answers(predicate, partial(_split_facts, known, is_nan_at)) for is_nan_at in split
+    )
 
 
 def _split_facts(known: Known, is_nan_at: Mapping[Column, bool], column: Column) -> Facts:
@@ -224,7 +226,7 @@ def _is_one_value(facts: Facts) -> bool:
 
 def _relations(facts: Facts, low: Any, high: Any) -> frozenset[int]:
     """Return how the column's values may stand to a value between `low` and `high`."""
-    found, top = set(), facts.top
+    found, top = set(), facts.top if facts.may_be_nan else facts.high
     if facts.low is None or high is None or facts.low < high:
         found.add(-1)
     if top is None or low is None or top > low:
@@ -308,4 +310,4 @@ def _exactly(value: Value | None) -> Facts:
 
 
 def _orderable(value: Value) -> Any:
-    return _NAN if is_nan(value) else value
+    return _NAN if value != value else value  # noqa: PLR0124 (only NaN is not itself)

@@ -7,8 +7,7 @@ do not, and are three times as fast for small statements.
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable
 from typing import Any
 
 import adbc_driver_manager as adbc
@@ -28,6 +27,22 @@ _FIRST_ROWS, _MORE = 1024, 64
 _TEXT, _BYTES = pa.string(), pa.binary()
 _ONE_TEXT = pa.schema([("text", _TEXT)])
 _TEXT_AND_BYTES = pa.schema([("text", _TEXT), ("bytes", _BYTES)])
+
+
+class _Call:
+    """A call of the driver; a class, because a generator would cost more than a small statement."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: AdbcConnection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.is_unfinished = True
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None or issubclass(kind, Error):
+            self._connection.is_unfinished = False
 
 
 class AdbcConnection:
@@ -52,7 +67,7 @@ class AdbcConnection:
 
     def execute(self, text: str, values: bytes | None = None, blob: bytes | None = None) -> None:
         """Run a statement without a result; `values` is its first parameter, a text."""
-        with self._call():
+        with _Call(self):
             statement = self._prepared(text)
             if values is not None:
                 statement.bind(_bound(values, blob))
@@ -62,7 +77,7 @@ class AdbcConnection:
         self, text: str, values: bytes | None = None, blob: bytes | None = None
     ) -> list[tuple[Any, ...]]:
         """Run a query and return all its rows."""
-        with self._call():
+        with _Call(self):
             reader = self._query(self._prepared(text), values, blob)
             first = next(reader, None)
             if first is None:
@@ -100,16 +115,6 @@ class AdbcConnection:
             statement.bind(_bound(values, blob))
         stream, _ = statement.execute_query()
         return pa.RecordBatchReader.from_stream(stream)
-
-    @contextmanager
-    def _call(self) -> Iterator[None]:
-        self.is_unfinished = True
-        try:
-            yield
-        except Error:
-            self.is_unfinished = False
-            raise
-        self.is_unfinished = False
 
     def batches(
         self, text: str, values: bytes | None = None

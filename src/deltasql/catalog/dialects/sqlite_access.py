@@ -105,8 +105,8 @@ class FrozenFile:
         return 0
 
 
-def changed_meanwhile(path: str) -> CatalogUnavailableError:
-    """Return the error for a file that was read as it is, and is so no more."""
+def changed_meanwhile(path: object) -> CatalogUnavailableError:
+    """Return the error for a file that changed under a reader who may not write beside it."""
     return CatalogUnavailableError(
         f"The catalog database at {path} was changed while it was read.", hint="Try again."
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
@@ -21,12 +23,13 @@ from deltasql.catalog.dialects.sqlite_access import (
     changed_meanwhile,
     identity,
 )
-from deltasql.catalog.dialects.sqlite_errors import mapped
+from deltasql.catalog.dialects.sqlite_errors import DriverErrors
 from deltasql.catalog.dialects.sqlite_files import BUSY_S, CatalogLocks, DatabaseGuard, Guards
 from deltasql.crash import crash_point
 from deltasql.errors import (
     CatalogError,
     CatalogReplacedError,
+    CatalogUnavailableError,
     CommitUnknownError,
     ConfigError,
 )
@@ -36,6 +39,9 @@ from deltasql.forks import ForkGate, abandon, fork_count, start_afresh_after_for
 # which it waits for a moment without readers.
 _CHECKPOINT_PAGES, _TOO_MANY_PAGES = 1_000, 16_000
 _WAIT_FOR_READERS_S = 1.0
+_INDEX_POLL_S = 0.01
+# Any query will do to begin a read.
+_SCHEMA_ROWS = "select count(*) from sqlite_master"
 
 _gate = ForkGate()
 _guards = Guards()
@@ -74,7 +80,7 @@ def make_wal(path: Path) -> None:
     Raises:
         ConfigError: the file cannot be used that way.
     """
-    with _gate.call, mapped(path):
+    with _gate.call, DriverErrors(path):
         raw = AdbcConnection(adbc_driver_sqlite.connect(_address(path, "mode=rwc")))
         try:
             raw.rows(f"pragma busy_timeout = {BUSY_S * 1000:.0f}")
@@ -91,12 +97,39 @@ def make_wal(path: Path) -> None:
 def query_once(path: Path, access: Access, text: str) -> list[tuple[Any, ...]]:
     """Run one query on a file that may be no catalog: no lock file, no change of its mode."""
     _refuse_unsafe_child()
-    with _gate.call, mapped(path):
+    with _gate.call, DriverErrors(path, access):
         raw = AdbcConnection(adbc_driver_sqlite.connect(_address(path, access)))
         try:
             return raw.rows(text)
         finally:
             raw.close()
+
+
+class _Library:
+    """The way of a statement into SQLite, as a context: no fork meanwhile, its errors as ours."""
+
+    __slots__ = ("_errors", "_process")
+
+    def __init__(self, path: Path, access: Access) -> None:
+        self._errors = DriverErrors(path, access)
+        self._process = fork_count()
+
+    def __enter__(self) -> None:
+        if fork_count() != self._process:
+            raise CatalogError(
+                "A connection to the catalog was opened before this process was forked.",
+                hint="Begin the read or the transaction again in this process.",
+            )
+        _gate.call.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _gate.call.__exit__()
+        self._errors.__exit__(kind, error, trace)
 
 
 class SqliteConnection:
@@ -118,6 +151,7 @@ class SqliteConnection:
         self._raw: AdbcConnection | None = None
         _open.connections.add(self)
         self._access = access_of(path)
+        self._library = _Library(path, self._access)
         if self._access is Access.FROZEN:
             self._freeze(path, expected)
         else:
@@ -125,7 +159,7 @@ class SqliteConnection:
                 _require_same(path, self._guard.database, expected)
                 self._locks = CatalogLocks(path, self._access)
         try:
-            with _gate.call, mapped(path):
+            with _gate.call, DriverErrors(path, self._access):
                 database = adbc_driver_sqlite.connect(_address(path, self._access))
                 self._raw = AdbcConnection(database, guesses_types=True)
             self._set_up()
@@ -151,10 +185,11 @@ class SqliteConnection:
     def _set_up(self) -> None:
         self.rows(f"pragma busy_timeout = {BUSY_S * 1000:.0f}")
         self.execute("pragma wal_autocheckpoint = 0")  # we do it, when nobody reads
-        self.set_durable(durable=True)
+        if self._access is Access.SHARED:
+            self.set_durable(durable=True)
         self.execute("pragma foreign_keys = on")
         with self.look():
-            self.rows("select count(*) from sqlite_master")  # opens the log
+            self.rows(_SCHEMA_ROWS)  # opens the log
         if self._guard.log is None:
             self._guard.note_log()
 
@@ -188,9 +223,24 @@ class SqliteConnection:
         self._is_locked = True
         try:
             self._locks.lock_for_read()
+            if self._access is Access.READING:
+                self._wait_for_index()
             yield
         finally:
             self._unlock()
+
+    def _wait_for_index(self) -> None:
+        """A writer that opens the catalog makes the log's index anew, which takes a moment."""
+        deadline = time.monotonic() + BUSY_S
+        while True:
+            try:
+                self.rows(_SCHEMA_ROWS)
+            except CatalogUnavailableError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_INDEX_POLL_S)
+            else:
+                return
 
     @contextmanager
     def read(self) -> Iterator[None]:
@@ -230,24 +280,24 @@ class SqliteConnection:
 
     def execute(self, text: str, values: bytes | None = None, blob: bytes | None = None) -> None:
         """Run a statement."""
-        with self._call(), mapped(self._guard.path):
+        with self._library:
             self._driver().execute(text, values, blob)
 
     def rows(self, text: str, values: bytes | None = None) -> list[tuple[Any, ...]]:
         """Run a query and return its rows."""
-        with self._call(), mapped(self._guard.path):
+        with self._library:
             return self._driver().rows(text, values)
 
     def ingest(self, name: str, rows: pa.Table) -> int:
         """Append rows to a temporary table and return how many arrived."""
-        with self._call(), mapped(self._guard.path):
+        with self._library:
             return self._driver().ingest(name, rows)
 
     def batches(self, text: str, values: bytes | None) -> Generator[pa.RecordBatch, None, None]:
         """Run a query and yield its rows in batches."""
         with closing(self._driver().batches(text, values)) as batches:
             while True:
-                with self._call(), mapped(self._guard.path):
+                with self._library:
                     batch = next(batches, None)
                 if batch is None:
                     return
@@ -286,16 +336,6 @@ class SqliteConnection:
         if self._raw is None:
             raise CatalogError("The catalog is closed.", hint="Open it again with connect().")
         return self._raw
-
-    @contextmanager
-    def _call(self) -> Iterator[None]:
-        if fork_count() != self._process:
-            raise CatalogError(
-                "A connection to the catalog was opened before this process was forked.",
-                hint="Begin the read or the transaction again in this process.",
-            )
-        with _gate.call:
-            yield
 
     def _require_files(self) -> None:
         if not self._guard.is_in_place():

@@ -40,6 +40,7 @@ from deltasql.catalog.dialects.sqlite_access import (
     refusal_to_write,
 )
 from deltasql.catalog.dialects.sqlite_place import no_right_error
+from deltasql.crash import crash_point
 from deltasql.errors import CatalogReplacedError, CatalogUnavailableError, ConfigError
 
 BUSY_S = 30.0
@@ -52,7 +53,7 @@ _WAL_FORMAT = b"\x02\x02"
 _FORMAT = (18, 2)
 # Our own locks, far behind what the lock file holds.
 _OPEN, _WRITER, _READING = 1 << 20, (1 << 20) + 1, (1 << 20) + 2
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0002, 0.005
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.01
 _BUSY = (errno.EAGAIN, errno.EACCES)
 _NO_FILE = -1
 # struct flock
@@ -150,6 +151,7 @@ class DatabaseGuard:
         elif _lock(index, fcntl.F_WRLCK, *_INDEX_USERS):
             os.ftruncate(index, 0)
         _wait(lambda: _lock(index, fcntl.F_RDLCK, *_INDEX_USERS), BUSY_S, self.path)
+        crash_point("after-sqlite-index-joined")
         return index
 
     def _open(self, path: str, *, create: bool) -> int:
