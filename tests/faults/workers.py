@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -45,6 +46,66 @@ def _append_until_killed(uri: str, table: str, worker: str, settings: Settings |
             token = f"{worker}-{number}"
             version = orders.commit([an_add(f"{token}.parquet")], commit_id=token)
             print(json.dumps([token, version]), flush=True)
+
+
+def append_by_threads(uri: str, table: str, threads: str) -> None:
+    """Append by many threads until killed, telling each acknowledged commit at once."""
+    with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+        orders = catalog.table(table)
+        orders.version  # noqa: B018 (opens the catalog before the threads do)
+
+        def append(worker: int) -> None:
+            for number in itertools.count():
+                token = f"{worker}-{number}"
+                version = orders.commit([an_add(token)], commit_id=token)
+                os.write(1, f"{json.dumps([token, version])}\n".encode())  # one line, whole
+
+        _in_threads(append, int(threads))
+
+
+def mix_by_threads(uri: str, table: str, seed: str, threads: str, count: str) -> None:
+    """Append, delete, overwrite and commit transactions by many threads; print what was made."""
+    acknowledged: dict[str, int] = {}
+    with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+        orders = catalog.table(table)
+
+        def work(worker: int) -> None:
+            chance = random.Random(f"{seed}-{worker}")
+            for number in range(int(count)):
+                token = f"{seed}-{worker}-{number}"
+                with suppress(CommitConflictError):
+                    version = _any_write(catalog, orders, chance, token)
+                    if version is not None:
+                        acknowledged[token] = version
+
+        _in_threads(work, int(threads))
+    print(json.dumps(acknowledged))
+
+
+def _any_write(
+    catalog: deltasql.Catalog, orders: deltasql.Table, chance: random.Random, token: str
+) -> int | None:
+    """Make one write of a random kind; None where it changed nothing."""
+    day = chance.choice("abc")
+    kind = chance.random()
+    if kind < 0.8:
+        return orders.commit([an_add(token)], commit_id=token)
+    if kind < 0.9:
+        with catalog.transaction(commit_id=token) as tx:
+            tx.table("orders").commit([an_add(token)])
+        return tx.versions["orders"]
+    if kind < 0.95:
+        return orders.append(rows(1, day=day), commit_id=token)
+    orders.delete(f"day = '{day}'", commit_id=token)
+    return orders.version_of(token)
+
+
+def _in_threads(work: Callable[[int], None], count: int) -> None:
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def append_through(uri: str, table: str, worker: str) -> None:

@@ -61,9 +61,32 @@ def insert_version(work: Work, database: Database, plan: VersionPlan) -> None:
         _record_small(work, plan)
     else:
         _insert_partitions(work, plan)
-        _insert_files(work, plan)
+        _insert_files(work, [plan])
         _record_version(work, database, plan)
     crash_point("after-version-row")
+
+
+def insert_appends(work: Work, database: Database, plans: Sequence[VersionPlan]) -> None:
+    """Write versions of one table that only add files, all by the same statements."""
+    if not plans:
+        return
+    table_id, last = plans[0].request.table_id, plans[-1]
+    partitions = sorted({text for plan in plans for text in plan.new_partitions})
+    if partitions:
+        work.run_many("insert_partitions", {"partition_values": partitions}, table_id=table_id)
+    _insert_files(work, plans)
+    crash_point("after-group-files")
+    versions = [_version_columns(plan) | {"payload": _store_payload(work, plan)} for plan in plans]
+    columns: dict[str, Sequence[Any]] = {
+        name: [row[name] for row in versions] for name in versions[0] if name != "table_id"
+    }
+    work.run_many("insert_versions", columns, table_id=table_id)
+    if not database.dialect.has_writing_ctes:
+        queued = {name: columns[name] for name in ("version", "digest", "committed_at")}
+        work.run_many("insert_mirror_rows", queued, table_id=table_id)
+    work.run(
+        "advance_table", table_id=table_id, version=last.version, ict=last.timestamp, **_head(last)
+    )
 
 
 def partition_text(add: Add) -> str:
@@ -189,14 +212,17 @@ def _records(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(told, row, strict=True)) for row in zip(*told.values(), strict=True)]
 
 
-def _insert_files(work: Work, plan: VersionPlan) -> None:
-    adds = plan.commit.adds
+def _insert_files(work: Work, plans: Sequence[VersionPlan]) -> None:
+    """Write the files of versions of one table, and their rows in the index."""
+    adds = [add for plan in plans for add in plan.commit.adds]
     if not adds:
         return
-    columns = file_columns(adds, plan.file_ids)
-    rows = index_rows([add.stats for add in adds], plan.file_ids, plan.indexed)
-    table_id = plan.request.table_id
-    work.run_many("insert_files", columns, table_id=table_id, version=plan.version)
+    files = [file_id for plan in plans for file_id in plan.file_ids]
+    versions = [plan.version for plan in plans for _ in plan.commit.adds]
+    columns = file_columns(adds, files) | {"added_version": versions}
+    work.run_many("insert_files", columns, table_id=plans[0].request.table_id)
+    indexed = plans[0].indexed
+    rows = index_rows([add.stats for add in adds], files, indexed)
     if rows.num["file_id"]:
         work.run_many("insert_stats_num", dict(rows.num))
     if rows.text["file_id"]:

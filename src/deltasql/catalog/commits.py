@@ -11,8 +11,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+from deltasql.catalog.append_groups import AppendGroups
 from deltasql.catalog.commit_check import (
     CheckTerms,
     FarBehindError,
@@ -23,11 +25,18 @@ from deltasql.catalog.commit_check import (
 )
 from deltasql.catalog.commit_encode import Stamp, encode_commit
 from deltasql.catalog.commit_request import CommitRequest, Committed, TableRead
-from deltasql.catalog.commit_rows import VersionPlan, insert_version, partition_text
+from deltasql.catalog.commit_rows import (
+    SMALL,
+    VersionPlan,
+    insert_appends,
+    insert_version,
+    partition_text,
+)
 from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.definitions import DefinitionCache, TableDefinition, change_indexed_columns
 from deltasql.catalog.fast_append import FastAppends, LostAppendError
 from deltasql.catalog.ids import IdBlocks
+from deltasql.catalog.objects import is_absolute
 from deltasql.catalog.repeats import (
     other_transaction_error,
     require_same_write,
@@ -44,16 +53,28 @@ from deltasql.errors import (
     CommitUnknownError,
     DeltaSqlError,
     InvalidCommitError,
+    OwnershipError,
     TableNotFoundError,
     TableStateError,
+    UnsupportedFeatureError,
 )
 from deltasql.protocol.actions import Add, Metadata, Protocol
 from deltasql.protocol.conflicts import is_blind_append
+from deltasql.protocol.features import writer_features
+from deltasql.protocol.row_tracking import FEATURE as ROW_TRACKING
 
 _RESOLVE_FOR_S = 60.0
 _SENDS = 3
 # So often the winners that came meanwhile are checked before the lock; then under it.
 _ROUNDS_AHEAD = 10
+# What a request is refused by on its own, while others of its group may be committed.
+_REFUSALS = (
+    CommitConflictError,
+    InvalidCommitError,
+    OwnershipError,
+    TableStateError,
+    UnsupportedFeatureError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +100,7 @@ class Committer:
     monotonic: Callable[[], float] = time.monotonic
     _file_ids: IdBlocks = field(init=False)
     _fast: FastAppends = field(init=False)
+    _groups: AppendGroups = field(default_factory=AppendGroups)
 
     def __post_init__(self) -> None:
         self._file_ids = IdBlocks(self.database, "file_id")
@@ -118,6 +140,73 @@ class Committer:
         tables = [request.table_id for request in requests] + [one.table_id for one in reads]
         if len(set(tables)) != len(tables):
             raise InvalidCommitError("A transaction commits to each table once.")
+        is_single = len(requests) == 1 and transaction_id is None and create is None and not reads
+        if not is_single:
+            return self._commit_alone(requests, transaction_id, create, reads)
+        if not self._may_be_grouped(requests[0]):
+            return self._commit_alone(requests)
+        alone = partial(self._commit_alone, requests)
+        return [self._groups.commit(requests[0], self._send_group, lambda: alone()[0])]
+
+    def _may_be_grouped(self, request: CommitRequest) -> bool:
+        """Tell whether a request is a small append that depends on no other commit."""
+        definition = None if request.known is None else self.cache.find(request.known)
+        return (
+            definition is not None
+            and request.expected_version is None
+            and request.state_after is TableState.ACTIVE
+            and 0 < len(request.actions) <= SMALL
+            and all(isinstance(a, Add) and not is_absolute(a.path) for a in request.actions)
+            and is_blind_append(request.actions, request.read)
+            and ROW_TRACKING not in writer_features(definition.protocol)
+        )
+
+    def _send_group(self, requests: Sequence[CommitRequest]) -> list[Committed | None]:
+        """Commit appends to one table as one version each; None for those that are refused."""
+        ids = [self._file_ids.take(len(request.actions)) for request in requests]
+        with self.database.write() as work:
+            (lock,), _ = self._lock(work, requests[:1], ask_tokens=False)
+            crash_point("after-group-lock")
+            plans = self._plan_group(work, lock, requests, ids)
+            made = [plan for plan in plans if plan is not None]
+            insert_appends(work, self.database, made)
+            crash_point("before-group-commit")
+        crash_point("after-group-commit")
+        for plan in made:
+            self.cache.note_partitions(plan.request.table_id, plan.new_partitions)
+        return [None if plan is None else _committed(plan, lock) for plan in plans]
+
+    def _plan_group(
+        self,
+        work: Work,
+        lock: LockedTable,
+        requests: Sequence[CommitRequest],
+        ids: Sequence[Sequence[int]],
+    ) -> list[VersionPlan | None]:
+        terms = CheckTerms(self.epoch)
+        version = lock.row.current_version
+        timestamp = max(lock.now, lock.row.last_ict + 1)
+        plans: list[VersionPlan | None] = []
+        for request, file_ids in zip(requests, ids, strict=True):
+            try:
+                definition = self._check(work, lock, request, terms)
+            except _REFUSALS:
+                plans.append(None)
+                continue
+            version += 1
+            stamp = Stamp(timestamp, definition.has_in_commit_timestamps, None)
+            plan = self._plan(work, request, version, stamp, definition)
+            plans.append(replace(plan, file_ids=file_ids))
+            timestamp += 1
+        return plans
+
+    def _commit_alone(
+        self,
+        requests: Sequence[CommitRequest],
+        transaction_id: str | None = None,
+        create: NewTable | None = None,
+        reads: Sequence[TableRead] = (),
+    ) -> list[Committed]:
         may_be_fast = len(requests) == 1 and transaction_id is None and create is None and not reads
         lost: Exception | None = None
         for _ in range(_SENDS):
@@ -446,6 +535,7 @@ def _all_found(tokens: Sequence[Committed | None]) -> list[Committed]:
 
 
 def _committed(plan: VersionPlan, lock: LockedTable) -> Committed:
-    commit = plan.commit
-    version = lock.row.current_version + 1
-    return Committed(lock.row, version, plan.timestamp, commit.digest, commit.payload)
+    commit, version = plan.commit, plan.version
+    assert version is not None  # noqa: S101 (only the fast path has a plan without one)
+    before = replace(lock.row, current_version=version - 1)
+    return Committed(before, version, plan.timestamp, commit.digest, commit.payload)

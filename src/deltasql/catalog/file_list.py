@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from deltasql.catalog.database import Database, PartedQuery, Work
+from deltasql.catalog.reach import MAX_REACHES, least_low
 from deltasql.catalog.stats_index import StatsColumn, load_columns, number_range
 from deltasql.errors import BadArgumentError
 from deltasql.protocol.predicate import (
@@ -154,9 +155,18 @@ def _named_files(database: Database, query: FileQuery, keys: Sequence[str]) -> p
 
 
 @dataclass(frozen=True, slots=True)
+class _IndexedRange:
+    """A range of a filter and the indexed column it is about, with the reaches of its files."""
+
+    column: StatsColumn
+    range: IndexRange
+    reaches: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Pruning:
     partitions: tuple[str, ...] | None = None
-    ranges: tuple[tuple[StatsColumn, IndexRange], ...] = ()
+    ranges: tuple[_IndexedRange, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -166,13 +176,13 @@ class _Pruning:
     def is_narrow(self) -> bool:
         """Tell whether few files are likely to be left."""
         few = self.partitions is not None and len(self.partitions) <= _FEW_PARTITIONS
-        return few or any(None not in (found.low, found.high) for _, found in self.ranges)
+        return few or any(None not in (one.range.low, one.range.high) for one in self.ranges)
 
 
 def _plan(work: Work, query: FileQuery, predicate: Predicate) -> _Pruning:
     ranges = {found.column: found for found in index_ranges(predicate)}
     usable = tuple(
-        (column, ranges[column.name])
+        _IndexedRange(column, ranges[column.name], _reaches(work, column))
         for column in (load_columns(work, query.table_id) if ranges else ())
         if column.name in ranges
         and column.covers(query.version)
@@ -185,6 +195,13 @@ def _plan(work: Work, query: FileQuery, predicate: Predicate) -> _Pruning:
     if len(kept) == len(texts) or len(kept) > _MOST_PARTITIONS:
         return _Pruning(None if kept or not texts else (), usable)
     return _Pruning(tuple(kept), usable)
+
+
+def _reaches(work: Work, column: StatsColumn) -> tuple[int, ...]:
+    if column.kind != "num":
+        return ()
+    rows = work.rows("stats_reaches", stats_key=column.stats_key)
+    return tuple(int(reach) for (reach,) in rows)
 
 
 def _named(predicate: Predicate) -> set[str]:
@@ -219,34 +236,49 @@ def _statement(
 
 def _hint(query: FileQuery, pruning: _Pruning) -> str:
     """Tell SQLite's planner, which has no statistics, which way in is the narrow one."""
-    if any(column.has_all_files(query.first_version) for column, _ in pruning.ranges):
+    if any(one.column.has_all_files(query.first_version) for one in pruning.ranges):
         return "not indexed"
     return "indexed by dl_files_partition" if pruning.partitions is not None else ""
 
 
 def _range_filter(
-    database: Database,
-    query: FileQuery,
-    pair: tuple[StatsColumn, IndexRange],
-    params: dict[str, Any],
+    database: Database, query: FileQuery, indexed: _IndexedRange, params: dict[str, Any]
 ) -> str:
-    column, found = pair
-    low, high = f"low_{column.stats_key}", f"high_{column.stats_key}"
-    if column.kind == "num":
-        bounds = number_range(_number(found.low), _number(found.high))
-        params[low], params[high] = bounds
-        name = "prune_num"
-    else:
-        params[low] = found.low or ""
-        name = "prune_text_from" if found.high is None else "prune_text"
-        if found.high is not None:
-            params[high] = found.high
-    where = database.queries.text(name, stats_key=str(column.stats_key), low=low, high=high)
-    chosen = database.queries.text("chosen_files", chosen=where)
+    column = indexed.column
+    is_number = column.kind == "num"
+    overlapping = (_overlapping_numbers if is_number else _overlapping_texts)(
+        database, indexed, params
+    )
+    chosen = database.queries.text("chosen_files", chosen=overlapping)
     if column.has_all_files(query.first_version):
         return f"and {chosen}"
     # Files from before the column was indexed have no row there and must stay.
     return f"and (f.added_version < {column.since_version} or {chosen})"
+
+
+def _overlapping_numbers(database: Database, indexed: _IndexedRange, params: dict[str, Any]) -> str:
+    key = str(indexed.column.stats_key)
+    names = {"stats_key": key, "low": f"low_{key}", "high": f"high_{key}"}
+    low, high = number_range(_number(indexed.range.low), _number(indexed.range.high))
+    params[names["low"]], params[names["high"]] = low, high
+    if not 0 < len(indexed.reaches) <= MAX_REACHES:
+        return database.queries.text("prune_num", **names)
+    pieces = []
+    for number, reach in enumerate(indexed.reaches):
+        least = f"least_{key}_{number}"
+        params[least] = least_low(reach, low)
+        pieces.append(database.queries.text("prune_reach", **names, reach=str(reach), least=least))
+    return "\nunion all\n".join(pieces)
+
+
+def _overlapping_texts(database: Database, indexed: _IndexedRange, params: dict[str, Any]) -> str:
+    key = str(indexed.column.stats_key)
+    names = {"stats_key": key, "low": f"low_{key}", "high": f"high_{key}"}
+    params[names["low"]] = indexed.range.low or ""
+    if indexed.range.high is None:
+        return database.queries.text("prune_text_from", **names)
+    params[names["high"]] = indexed.range.high
+    return database.queries.text("prune_text", **names)
 
 
 def _number(value: float | str | None) -> float | None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from deltasql.catalog.reach import reaches_of
 from deltasql.catalog.stats_index import WIDEST, StatsColumn, index_kind, index_rows
 from deltasql.protocol.columns import Leaf
 from deltasql.protocol.index_reader import EXACT, MILLISECOND, SHORT_TEXT
@@ -22,6 +23,7 @@ from deltasql.protocol.values import INTEGER_BITS, TIMESTAMPS
 NUM_SCHEMA = pa.schema(
     [
         ("stats_key", pa.int32()),
+        ("reach", pa.int32()),
         ("low", pa.float64()),
         ("high", pa.float64()),
         ("file_id", pa.int64()),
@@ -67,8 +69,15 @@ def bulk_index_rows(
         schema = NUM_SCHEMA if column.kind == "num" else TEXT_SCHEMA
         low, high = _bounds(told, stats, numbers, column, leaf)
         key = pa.repeat(pa.scalar(column.stats_key, pa.int32()), len(numbers))
-        found[schema].append(pa.Table.from_arrays([key, low, high, numbers], schema=schema))
+        by_reach = [_reaches(low, high)] if column.kind == "num" else []
+        columns = [key, *by_reach, low, high, numbers]
+        found[schema].append(pa.Table.from_arrays(columns, schema=schema))
     return BulkRows(*map(pa.concat_tables, found.values()))
+
+
+def _reaches(low: pa.Array, high: pa.Array) -> pa.Array:
+    ends = (side.to_numpy(zero_copy_only=False) for side in (low, high))
+    return pa.array(reaches_of(*ends), pa.int32())
 
 
 def _is_usual(column: StatsColumn, leaf: Leaf) -> bool:

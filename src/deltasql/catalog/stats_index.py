@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltasql.catalog.database import Work
+from deltasql.catalog.reach import reach_of
 from deltasql.errors import BadArgumentError, SchemaError
 from deltasql.protocol.actions import Metadata
 from deltasql.protocol.columns import Leaf, find_column, leaves, mapping_mode
@@ -24,10 +25,11 @@ from deltasql.protocol.schema import parse_schema
 from deltasql.protocol.stats import FileStats, IndexKind, parse_stats
 from deltasql.protocol.values import FLOATS, INTEGER_BITS, TIMESTAMPS
 
-# Wider numbers become infinite: PostgreSQL computes areas of boxes and must not overflow.
+# Wider numbers become infinite: the width of every other range is finite.
 WIDEST = 1e150
 _NUMBERS = {*INTEGER_BITS, *FLOATS, *TIMESTAMPS, "date"}
-_COLUMNS = ("stats_key", "low", "high", "file_id")
+_NUM_COLUMNS = ("stats_key", "reach", "low", "high", "file_id")
+_TEXT_COLUMNS = ("stats_key", "low", "high", "file_id")
 # The beginning of a column that is still being filled: no version is so high.
 NEVER = 2**62
 
@@ -153,15 +155,17 @@ def index_rows(
     columns: Iterable[tuple[StatsColumn, Leaf]],
 ) -> IndexRows:
     """Return one row per file and column, from the statistics of the files."""
-    num: dict[str, list[float | int]] = {name: [] for name in _COLUMNS}
-    text: dict[str, list[str | int | None]] = {name: [] for name in _COLUMNS}
+    num: dict[str, list[float | int]] = {name: [] for name in _NUM_COLUMNS}
+    text: dict[str, list[str | int | None]] = {name: [] for name in _TEXT_COLUMNS}
     pairs = list(columns)
     stats = [parse_stats(each) for each in texts] if pairs else []
     for column, leaf in pairs:
         found = _bounds(stats, column, leaf)
         if column.kind == "num":
-            num["low"] += [_floor(low) for low, _ in found]
-            num["high"] += [_ceiling(high) for _, high in found]
+            ranges = [number_range(low, high) for low, high in found]
+            num["reach"] += [reach_of(*each) for each in ranges]
+            num["low"] += [low for low, _ in ranges]
+            num["high"] += [high for _, high in ranges]
             num["stats_key"] += [column.stats_key] * len(stats)
             num["file_id"] += file_ids
         else:
@@ -191,6 +195,6 @@ def _ceiling(value: float | str | None) -> float:
     return max(float(value), -WIDEST)
 
 
-def number_range(low: float | None, high: float | None) -> tuple[float, float]:
-    """Return a filter's range in the index's own terms; never narrower than it was."""
+def number_range(low: float | str | None, high: float | str | None) -> tuple[float, float]:
+    """Return the range of a file or a filter as the index has it; never narrower than it was."""
     return _floor(low), _ceiling(high)

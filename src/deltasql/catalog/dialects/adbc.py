@@ -7,7 +7,7 @@ do not, and are three times as fast for small statements.
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 import adbc_driver_manager as adbc
@@ -71,6 +71,15 @@ class AdbcConnection:
             statement = self._prepared(text)
             if values is not None:
                 statement.bind(_bound(values, blob))
+            statement.execute_update()
+
+    def execute_each(self, text: str, values: Sequence[bytes], blobs: Sequence[bytes]) -> None:
+        """Run a statement for each pair of a text and bytes."""
+        with _Call(self):
+            texts = pa.array([value.decode() for value in values], _TEXT)
+            rows = [texts, pa.array(blobs, _BYTES)]
+            statement = self._prepared(text)
+            statement.bind(pa.RecordBatch.from_arrays(rows, schema=_TEXT_AND_BYTES))
             statement.execute_update()
 
     def rows(

@@ -251,13 +251,28 @@ class _SqliteWork:
         self.connection.execute(query.text, _json(params) if query.names else None, blob)
 
     def run_many(self, name: str, /, columns: dict[str, Sequence[Any]], **shared: Any) -> None:
-        """Run a statement that selects from json_each over the rows; see sqlite.sql."""
+        """Run a statement that selects from json_each over the rows; see sqlite.sql.
+
+        Bytes have no place in JSON: a statement with payloads is run once for each row.
+        """
+        if "payload" in columns:
+            self._run_each(name, columns, shared)
+            return
         places = {f"row.{key}": f"(r.value ->> {place})" for place, key in enumerate(columns)}
         text = self._queries.get(name, **places).text
         rows = list(zip(*columns.values(), strict=True))
         for start in range(0, len(rows), _CHUNK_ROWS):
             part = rows[start : start + _CHUNK_ROWS]
             self.connection.execute(text, _json({**shared, "rows": part}))
+
+    def _run_each(
+        self, name: str, columns: dict[str, Sequence[Any]], shared: Mapping[str, Any]
+    ) -> None:
+        plain = {key: column for key, column in columns.items() if key != "payload"}
+        rows = zip(*plain.values(), strict=True)
+        values = [_json({**shared, **dict(zip(plain, row, strict=True))}) for row in rows]
+        blobs = [payload or b"" for payload in columns["payload"]]
+        self.connection.execute_each(self._queries.get(name).text, values, blobs)
 
     def now_ms(self) -> int:
         return self._clock()

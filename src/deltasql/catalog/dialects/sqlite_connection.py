@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -282,6 +282,11 @@ class SqliteConnection:
         """Run a statement."""
         with self._library:
             self._driver().execute(text, values, blob)
+
+    def execute_each(self, text: str, values: Sequence[bytes], blobs: Sequence[bytes]) -> None:
+        """Run a statement for each pair of values and bytes."""
+        with self._library:
+            self._driver().execute_each(text, values, blobs)
 
     def rows(self, text: str, values: bytes | None = None) -> list[tuple[Any, ...]]:
         """Run a query and return its rows."""

@@ -261,7 +261,7 @@ select app_id, txn_version from dl_txns where table_id = cast(:table_id as {uuid
 -- The statistics of files that came in bulk. A column's rows arrive before the column counts.
 -- name: create_import_stats_num
 create temp table import_stats_num (
-    stats_key integer, low double precision, high double precision, file_id bigint
+    stats_key integer, reach integer, low double precision, high double precision, file_id bigint
 ) {on_commit_drop}
 
 -- name: create_import_stats_text
@@ -270,8 +270,9 @@ create temp table import_stats_text (
 ) {on_commit_drop}
 
 -- name: insert_import_stats_num
-insert into dl_stats_num (stats_key, low, high, file_id)
-select stats_key, low, high, file_id from import_stats_num
+insert into dl_stats_num (stats_key, reach, low, high, file_id)
+select stats_key, reach, low, high, file_id from import_stats_num
+order by stats_key, reach, low
 
 -- name: insert_import_stats_text
 insert into dl_stats_text (stats_key, low, high, file_id)

@@ -17,17 +17,17 @@ insert into dl_files (
 select
     u.file_id, :table_id::uuid, u.path, u.path_key, u.dv_id, u.size, u.modification_time,
     u.partition_values, u.stats, u.num_records, u.tags, u.deletion_vector, u.base_row_id,
-    u.default_row_commit_version, u.clustering_provider, u.data_change, :version::bigint, u.extra
+    u.default_row_commit_version, u.clustering_provider, u.data_change, u.added_version, u.extra
 from unnest(
     :file_id::bigint[], :path::text[], :path_key::text[], :dv_id::text[], :size::bigint[],
     :modification_time::bigint[], :partition_values::text[], :stats::text[],
     :num_records::bigint[], :tags::text[], :deletion_vector::text[], :base_row_id::bigint[],
     :default_row_commit_version::bigint[], :clustering_provider::text[], :data_change::boolean[],
-    :extra::text[]
+    :extra::text[], :added_version::bigint[]
 ) u (
     file_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
     num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
-    clustering_provider, data_change, extra
+    clustering_provider, data_change, extra, added_version
 )
 
 -- name: record_small
@@ -111,10 +111,11 @@ files as (
     )
 ),
 numbers as (
-    insert into dl_stats_num (stats_key, low, high, file_id)
-    select n.stats_key, coalesce(n.low, '-infinity'), coalesce(n.high, 'infinity'), n.file_id
+    insert into dl_stats_num (stats_key, reach, low, high, file_id)
+    select
+        n.stats_key, n.reach, coalesce(n.low, '-infinity'), coalesce(n.high, 'infinity'), n.file_id
     from moved, given, json_to_recordset(given.data -> 'num') n (
-        stats_key integer, low float8, high float8, file_id bigint
+        stats_key integer, reach smallint, low float8, high float8, file_id bigint
     )
 ),
 texts as (
@@ -186,6 +187,30 @@ update dl_tables set
     state = :state
 where table_id = :table_id
 
+-- name: insert_versions
+with version as (
+    insert into dl_table_versions (
+        table_id, version, committed_at, committer, operation, operation_params,
+        operation_metrics, in_commit_timestamp, read_version, is_blind_append, commit_id,
+        transaction_id, adds, removes, actions, bytes_added, bytes_removed, user_metadata,
+        client, payload, payload_bytes, digest, origin
+    )
+    select :table_id::uuid, u.*
+    from unnest(
+        :version::bigint[], :committed_at::bigint[], :committer::text[], :operation::text[],
+        :operation_params::text[], :operation_metrics::text[], :in_commit_timestamp::bigint[],
+        :read_version::bigint[], :is_blind_append::boolean[], :commit_id::text[],
+        :transaction_id::text[], :adds::bigint[], :removes::bigint[], :actions::bigint[],
+        :bytes_added::bigint[], :bytes_removed::bigint[], :user_metadata::text[], :client::text[],
+        :payload::bytea[], :payload_bytes::bigint[], :digest::text[], :origin::text[]
+    ) u
+    returning version, digest, committed_at
+)
+insert into dl_mirror_status (
+    table_id, version, status, json_written, checkpoint_written, digest, retry_count, updated_at
+)
+select :table_id::uuid, version, 'PENDING', false, false, digest, 0, committed_at from version
+
 -- name: end_files
 with ended as (
     delete from dl_files f
@@ -211,8 +236,10 @@ select :table_id::uuid, u from unnest(:partition_values::text[]) u
 on conflict do nothing
 
 -- name: insert_stats_num
-insert into dl_stats_num (stats_key, low, high, file_id)
-select * from unnest(:stats_key::integer[], :low::float8[], :high::float8[], :file_id::bigint[])
+insert into dl_stats_num (stats_key, reach, low, high, file_id)
+select * from unnest(
+    :stats_key::integer[], :reach::smallint[], :low::float8[], :high::float8[], :file_id::bigint[]
+)
 
 -- name: insert_stats_text
 insert into dl_stats_text (stats_key, low, high, file_id)
@@ -246,9 +273,12 @@ f.file_id = any (array(
 
 -- name: prune_num
 select s.file_id from dl_stats_num s
-where box(point(s.low, s.stats_key), point(s.high, s.stats_key))
-    && box(point(:{low}::float8, {stats_key}), point(:{high}::float8, {stats_key}))
-    and s.stats_key = {stats_key} and s.low <= :{high}::float8 and s.high >= :{low}::float8
+where s.stats_key = {stats_key} and s.low <= :{high}::float8 and s.high >= :{low}::float8
+
+-- name: prune_reach
+select s.file_id from dl_stats_num s
+where s.stats_key = {stats_key} and s.reach = {reach} and s.low >= :{least}::float8
+    and s.low <= :{high}::float8 and s.high >= :{low}::float8
 
 -- name: prune_text
 select s.file_id from dl_stats_text s

@@ -200,6 +200,19 @@ select partition_values from dl_partitions where table_id = :table_id
 select stats_key, column_name, column_type, kind, since_version, until_version, is_whole
 from dl_stats_columns where table_id = :table_id order by stats_key
 
+-- Steps from each reach to the next one in the index, instead of reading all rows of a column.
+-- name: stats_reaches
+with recursive found (reach) as (
+    select min(s.reach) from dl_stats_num s where s.stats_key = :stats_key
+    union all
+    select (
+        select min(s.reach) from dl_stats_num s
+        where s.stats_key = :stats_key and s.reach > found.reach
+    )
+    from found where found.reach is not null
+)
+select reach from found where reach is not null
+
 -- name: open_stats_column
 insert into dl_stats_columns (
     stats_key, table_id, column_name, column_type, kind, since_version, until_version

@@ -20,7 +20,27 @@ select
     {row.file_id}, :table_id, {row.path}, {row.path_key}, {row.dv_id}, {row.size},
     {row.modification_time}, {row.partition_values}, {row.stats}, {row.num_records}, {row.tags},
     {row.deletion_vector}, {row.base_row_id}, {row.default_row_commit_version},
-    {row.clustering_provider}, {row.data_change}, :version, {row.extra}
+    {row.clustering_provider}, {row.data_change}, {row.added_version}, {row.extra}
+from json_each(:rows) r
+
+-- Run once for each row, because of its bytes.
+-- name: insert_versions
+insert into dl_table_versions (
+    table_id, version, committed_at, committer, operation, operation_params, operation_metrics,
+    in_commit_timestamp, read_version, is_blind_append, commit_id, transaction_id, adds, removes,
+    actions, bytes_added, bytes_removed, user_metadata, client, payload, payload_bytes, digest, origin
+) values (
+    :table_id, :version, :committed_at, :committer, :operation, :operation_params,
+    :operation_metrics, :in_commit_timestamp, :read_version, :is_blind_append, :commit_id,
+    :transaction_id, :adds, :removes, :actions, :bytes_added, :bytes_removed, :user_metadata,
+    :client, :payload, :payload_bytes, :digest, :origin
+)
+
+-- name: insert_mirror_rows
+insert into dl_mirror_status (
+    table_id, version, status, json_written, checkpoint_written, digest, retry_count, updated_at
+)
+select :table_id, {row.version}, 'PENDING', 0, 0, {row.digest}, 0, {row.committed_at}
 from json_each(:rows) r
 
 -- name: end_files_copy
@@ -48,9 +68,10 @@ select :table_id, {row.partition_values} from json_each(:rows) r where true
 on conflict do nothing
 
 -- name: insert_stats_num
-insert into dl_stats_num (stats_key, low, high, file_id)
+insert into dl_stats_num (stats_key, reach, low, high, file_id)
 select
-    {row.stats_key}, coalesce({row.low}, -9e999), coalesce({row.high}, 9e999), {row.file_id}
+    {row.stats_key}, {row.reach}, coalesce({row.low}, -9e999), coalesce({row.high}, 9e999),
+    {row.file_id}
 from json_each(:rows) r
 
 -- name: insert_stats_text
@@ -100,6 +121,11 @@ f.file_id in (
 select s.file_id from dl_stats_num s
 where s.stats_key = {stats_key} and s.low <= coalesce(:{high}, 9e999)
     and s.high >= coalesce(:{low}, -9e999)
+
+-- name: prune_reach
+select s.file_id from dl_stats_num s
+where s.stats_key = {stats_key} and s.reach = {reach} and s.low >= coalesce(:{least}, -9e999)
+    and s.low <= coalesce(:{high}, 9e999) and s.high >= coalesce(:{low}, -9e999)
 
 -- name: prune_text
 select s.file_id from dl_stats_text s
