@@ -16,7 +16,7 @@ from deltasql.protocol.property_names import (
 )
 from deltasql.protocol.required_features import FEATURE_PREFIX
 
-DEFAULT_STATS_INDEX_COLUMNS = 8
+DEFAULT_STATS_INDEX_COLUMNS = 4
 
 _DEFAULTS: Mapping[str, str] = {
     "delta.appendOnly": "false",
