@@ -192,7 +192,8 @@ def test_a_cut_connection_leaves_exactly_one_version(
         a_table(plain, tmp_path)
         with deltasql.connect(through, settings=NO_MIRROR) as catalog, ExitStack() as damage:
             table = catalog.table("orders")
-            table.commit([an_add("first")])
+            for name in ("first", "second"):  # the second prepares the call
+                table.commit([an_add(name)])
             passed: list[str] = []
 
             def cut(point: str) -> None:
@@ -203,11 +204,11 @@ def test_a_cut_connection_leaves_exactly_one_version(
                     damage.close()
 
             with hooked(cut):
-                assert table.commit([an_add("f")], commit_id="token") == 2
+                assert table.commit([an_add("f")], commit_id="token") == 3
             assert passed.count("before-resolve") == 1
             assert ("after-commit" in passed) == (direction == "upstream")
-        assert plain.table("orders").version == 2
-        check_invariants(plain, "orders", acknowledged={"token": 2})
+        assert plain.table("orders").version == 3
+        check_invariants(plain, "orders", acknowledged={"token": 3})
 
 
 @contextmanager

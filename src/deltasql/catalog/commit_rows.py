@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from deltasql.protocol.columns import Leaf
 from deltasql.protocol.identity import file_key, path_key
 from deltasql.protocol.stats import parse_stats
 
-# More files than this are sent as arrays, chunk by chunk.
+# An append of more files is a transaction of its own.
 SMALL = 50
 
 
@@ -57,12 +57,9 @@ def insert_version(work: Work, database: Database, plan: VersionPlan) -> None:
     _end_files(work, database, plan)
     _insert_metadata(work, plan)
     crash_point("after-files")
-    if database.dialect.has_writing_ctes and len(plan.commit.adds) <= SMALL:
-        _record_small(work, plan)
-    else:
-        _insert_partitions(work, plan)
-        _insert_files(work, [plan])
-        _record_version(work, database, plan)
+    _insert_partitions(work, plan)
+    _insert_files(work, [plan])
+    _record_version(work, database, plan)
     crash_point("after-version-row")
 
 
@@ -76,7 +73,7 @@ def insert_appends(work: Work, database: Database, plans: Sequence[VersionPlan])
         work.run_many("insert_partitions", {"partition_values": partitions}, table_id=table_id)
     _insert_files(work, plans)
     crash_point("after-group-files")
-    versions = [_version_columns(plan) | {"payload": _store_payload(work, plan)} for plan in plans]
+    versions = [version_columns(plan) | {"payload": _store_payload(work, plan)} for plan in plans]
     columns: dict[str, Sequence[Any]] = {
         name: [row[name] for row in versions] for name in versions[0] if name != "table_id"
     }
@@ -182,34 +179,6 @@ def _insert_partitions(work: Work, plan: VersionPlan) -> None:
     if plan.new_partitions:
         columns = {"partition_values": plan.new_partitions}
         work.run_many("insert_partitions", columns, table_id=plan.request.table_id)
-
-
-def _record_small(work: Work, plan: VersionPlan) -> None:
-    """Write files, index, version, queue and head by one statement."""
-    work.run("record_small", data=small_record(plan, {}), payload=_store_payload(work, plan))
-
-
-def small_record(plan: VersionPlan, guards: Mapping[str, int | None]) -> str:
-    """Return a small commit's rows as one JSON text, with what the table must still be.
-
-    The driver's work grows with the number of values it sends; a small commit sends two.
-    """
-    adds = plan.commit.adds
-    index = index_rows([add.stats for add in adds], plan.file_ids, plan.indexed)
-    data = {
-        "version": _version_columns(plan) | _head(plan) | dict(guards),
-        "files": _records(file_columns(adds, plan.file_ids)),
-        "num": _records(index.num),
-        "text": _records(index.text),
-        "partitions": plan.new_partitions,
-    }
-    return msgspec.json.encode(data).decode()
-
-
-def _records(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return columns as objects; what is null in all of them need not be said."""
-    told = {name: column for name, column in columns.items() if any(v is not None for v in column)}
-    return [dict(zip(told, row, strict=True)) for row in zip(*told.values(), strict=True)]
 
 
 def _insert_files(work: Work, plans: Sequence[VersionPlan]) -> None:
@@ -328,7 +297,7 @@ def protocol_columns(action: Protocol) -> dict[str, Any]:
 
 def _record_version(work: Work, database: Database, plan: VersionPlan) -> None:
     """Write the version, its place in the mirror's queue, and the table's new head."""
-    version = _version_columns(plan) | {"payload": _store_payload(work, plan)}
+    version = version_columns(plan) | {"payload": _store_payload(work, plan)}
     head = _head(plan)
     if database.dialect.has_writing_ctes:
         work.run("record_version", **version, **head)
@@ -359,7 +328,8 @@ def _store_payload(work: Work, plan: VersionPlan) -> bytes | None:
     return insert_chunks(work, plan.request.table_id, plan.version, packed)
 
 
-def _version_columns(plan: VersionPlan) -> dict[str, Any]:
+def version_columns(plan: VersionPlan) -> dict[str, Any]:
+    """Return the columns of dl_table_versions, but the payload."""
     request, commit = plan.request, plan.commit
     info = commit.info
     return {

@@ -1,13 +1,13 @@
-"""The fast road of a blind append: the whole commit as one statement, in one round trip.
+"""A blind append as one call of the database function dl_append, in one round trip.
 
-The statement locks the table's row, takes the next version and the time, writes the time into the
+The function locks the table's row, takes the next version and the time, puts the time into the
 commit's bytes, and inserts everything, provided that the table is as the caller knows it: active,
-in the same epoch, with the same metadata and protocol. If not, it does nothing and the commit
-takes the slow road, which finds out why.
+in the same epoch, with the same metadata and protocol. If not, it does nothing, and the commit is
+sent as a transaction, which finds out why.
 
-A statement whose connection was lost may still wait for the row lock at the server. Every
-statement therefore has a ceiling that its time must stay below; `fence` raises the table's last
-time to it, and the statement fails when its turn comes.
+A call whose connection was lost may still wait for the row lock at the server. Every call
+therefore has a ceiling that its time must stay below; `fence` raises the table's last time to it,
+and the call does nothing when its turn comes.
 """
 
 from __future__ import annotations
@@ -15,21 +15,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from deltasql.catalog.commit_check import check_rules
 from deltasql.catalog.commit_encode import EncodedCommit, Stamp, encode_commit
 from deltasql.catalog.commit_request import CommitRequest, Committed
-from deltasql.catalog.commit_rows import SMALL, VersionPlan, partition_text, small_record
+from deltasql.catalog.commit_rows import (
+    SMALL,
+    VersionPlan,
+    file_columns,
+    partition_text,
+    version_columns,
+)
 from deltasql.catalog.database import Database, Work
 from deltasql.catalog.definitions import DefinitionCache, TableDefinition
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.objects import is_absolute
 from deltasql.catalog.rows import TableRow, TableState, table_row
+from deltasql.catalog.stats_index import index_rows
 from deltasql.crash import crash_point
 from deltasql.errors import CatalogCorruptError, CommitUnknownError
 from deltasql.protocol.actions import Add
 from deltasql.protocol.codec import digest
 from deltasql.protocol.conflicts import is_blind_append
+from deltasql.protocol.identity import path_key
 
 # The database's clock is asked by the slow road; so often a commit takes it for that alone.
 _CLOCK_GOOD_FOR_MS = 60_000
@@ -38,6 +47,15 @@ _PATIENCE_MS = 2_000
 # Stands in the bytes where the time will be: as many digits as any time until the year 2286.
 _NO_TIME = 1_000_000_000_000
 _LARGEST = 1_000_000
+_FILE_COLUMNS = (
+    "file_id",
+    "path",
+    "size",
+    "modification_time",
+    "partition_values",
+    "stats",
+    "num_records",
+)
 
 
 class LostAppendError(Exception):
@@ -114,19 +132,16 @@ class FastAppends:
     def _send(
         self, plan: VersionPlan, known: TableRow, places: tuple[int, ...], ceiling: int
     ) -> Committed | None:
-        guards = {
+        params = {
+            **_append_params(plan, places),
             "epoch": self.epoch,
-            "known_metadata": known.metadata_version,
-            "known_protocol": known.protocol_version,
+            "metadata_version": known.metadata_version,
+            "protocol_version": known.protocol_version,
             "ceiling": ceiling,
-            "time_at": places[0],
-            "own_time_at": places[1] if len(places) > 1 else None,
         }
         crash_point("before-fast-append")
         try:
-            rows = self.database.write_once(
-                "record_small", data=small_record(plan, guards), payload=plan.commit.payload
-            )
+            rows = self.database.write_once("append", **params)
         except CommitUnknownError as error:
             raise LostAppendError(ceiling) from error
         crash_point("after-fast-append")
@@ -134,6 +149,21 @@ class FastAppends:
             return None
         self.cache.note_partitions(known.table_id, plan.new_partitions)
         return _committed(plan, rows[0], places)
+
+
+def _append_params(plan: VersionPlan, places: tuple[int, ...]) -> dict[str, Any]:
+    adds = plan.commit.adds
+    files = file_columns(adds, plan.file_ids)
+    index = index_rows([add.stats for add in adds], plan.file_ids, plan.indexed)
+    return {
+        **{name: files[name] for name in _FILE_COLUMNS},
+        **{f"num_{name}": column for name, column in index.num.items()},
+        **{f"text_{name}": column for name, column in index.text.items()},
+        **version_columns(plan),
+        "partitions": plan.new_partitions,
+        "pieces": cut_at_times(plan.commit.payload, places),
+        "has_own_time": len(places) > 1,
+    }
 
 
 def _committed(plan: VersionPlan, row: tuple[object, ...], places: tuple[int, ...]) -> Committed:
@@ -164,6 +194,14 @@ def time_places(commit: EncodedCommit, *, has_own: bool) -> tuple[int, ...] | No
     return tuple(line.index(mark) + len(mark) - width for mark in marks)
 
 
+def cut_at_times(payload: bytes, places: tuple[int, ...]) -> list[str]:
+    """Return the text around the times; joined by a time it is what `with_time` returns."""
+    width = len(str(_NO_TIME))
+    ends = [*sorted(places), len(payload)]
+    starts = [0, *(end + width for end in ends[:-1])]
+    return [payload[start:end].decode() for start, end in zip(starts, ends, strict=True)]
+
+
 def with_time(payload: bytes, places: tuple[int, ...], moment: int) -> bytes:
     """Return the bytes with the time written where it belongs."""
     text = b"%d" % moment
@@ -180,8 +218,20 @@ def _fits(request: CommitRequest, known: TableRow, definition: TableDefinition) 
         and request.work_id is None
         and known.state is TableState.ACTIVE
         and 0 < len(request.actions) <= SMALL
-        and all(isinstance(a, Add) and not is_absolute(a.path) for a in request.actions)
+        and all(isinstance(a, Add) and _is_plain(a) for a in request.actions)
         and request.read.version >= max(known.metadata_version, known.protocol_version)
         and is_blind_append(request.actions, request.read)
         and "rowTracking" not in (definition.protocol.writer_features or ())
+    )
+
+
+def _is_plain(add: Add) -> bool:
+    """Tell whether an add has only what the function writes."""
+    odd = (add.tags, add.deletion_vector, add.base_row_id, add.clustering_provider, add.extra)
+    return (
+        all(value is None for value in odd)
+        and add.default_row_commit_version is None
+        and add.data_change
+        and not is_absolute(add.path)
+        and path_key(add.path) == add.path
     )

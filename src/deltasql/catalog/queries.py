@@ -65,7 +65,7 @@ class Queries:
             spelling = self.placeholder if match["array"] is None else self.array_placeholder
             if name == "payload":
                 spelling = self.blob_placeholder
-            return spelling.format(name=name, number=names.index(name) + 1)
+            return spelling.format(name=name)
 
         return Query(_PARAM.sub(spell, text), tuple(names))
 
@@ -78,6 +78,20 @@ def load_queries(dialect: str) -> Mapping[str, str]:
     for name in ("queries", "import", dialect):
         found |= _split((folder / f"{name}.sql").read_text(encoding="utf-8"))
     return found
+
+
+def split_statements(text: str) -> list[str]:
+    """Return the statements of a script; what stands between `$$` is not split."""
+    outside = text.split("$$")
+    found = [""]
+    for number, part in enumerate(outside):
+        if number % 2:
+            found[-1] += f"$${part}$$"
+            continue
+        first, *others = part.split(";\n")
+        found[-1] += first
+        found += others
+    return [statement for statement in found if _squeezed(statement)]
 
 
 def _split(text: str) -> dict[str, str]:

@@ -29,7 +29,7 @@ from deltasql.catalog.dialects.postgres_errors import explained, hidden_interrup
 from deltasql.catalog.dialects.postgres_pooler import require_own_session, server_process
 from deltasql.catalog.dialects.postgres_watch import PostgresWatch, channel_of
 from deltasql.catalog.dialects.staging import POSTGRES_WORDS
-from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
+from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries, split_statements
 from deltasql.errors import (
     CatalogError,
     CatalogUnavailableError,
@@ -75,10 +75,6 @@ class PostgresDatabase:
             "%({name})b",
             words,
         )
-        # the server's own spelling, which the driver need not take apart at each call
-        self._plain = Queries(
-            load_queries("postgres"), "${number}", "${number}", "${number}", words
-        )
         # by weak references: the finalizers below hold the pools, and a pool must not hold us
         self._pool = Pool(weakly(self._connect), _is_alive)
         self._arrow_pool = Pool(weakly(self._connect_arrow), AdbcConnection.is_idle)
@@ -94,11 +90,10 @@ class PostgresDatabase:
 
     def write_once(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run one statement as a transaction of its own, in one round trip."""
-        query = self._plain.get(name)
-        values = [params[each] for each in query.names]
+        query = self.queries.get(name).text.encode()
         with self._mapped(), self._pool.connection() as connection:
             try:
-                return psycopg.RawCursor(connection).execute(query.text.encode(), values).fetchall()
+                return connection.execute(query, params).fetchall()
             except psycopg.Error as error:
                 if connection.closed:
                     raise CommitUnknownError(
@@ -233,9 +228,8 @@ class PostgresDatabase:
     def script(self, text: str, work: Work) -> None:
         """Run the statements of a migration one by one."""
         assert isinstance(work, _PostgresWork)  # noqa: S101 (our own transaction)
-        for statement in text.split(";\n"):
-            if statement.strip():
-                work.connection.execute(statement.encode())
+        for statement in split_statements(text):
+            work.connection.execute(statement.encode())
         # ALTER makes psycopg forget its prepared statements in the midst of a pipeline, where it
         # then deallocates new ones: this connection is not used again.
         work.is_last = True

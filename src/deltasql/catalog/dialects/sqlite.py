@@ -38,7 +38,7 @@ from deltasql.catalog.dialects.sqlite_place import is_there, require_folder
 from deltasql.catalog.dialects.sqlite_probe import NO_TABLES, require_catalog
 from deltasql.catalog.dialects.sqlite_watch import SqliteWatch
 from deltasql.catalog.dialects.staging import SQLITE_WORDS, require_all
-from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries
+from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries, split_statements
 from deltasql.errors import BadArgumentError
 
 DIALECT = Dialect(
@@ -201,9 +201,8 @@ class SqliteDatabase:
     def script(self, text: str, work: Work) -> None:
         """Run the statements of a migration one by one."""
         assert isinstance(work, _SqliteWork)  # noqa: S101 (our own transaction by construction)
-        for statement in text.split(";\n"):
-            if _has_code(statement):
-                work.connection.execute(statement)
+        for statement in split_statements(text):
+            work.connection.execute(statement)
 
     def close(self) -> None:
         """Close all idle connections; a connection in use closes when it is given back."""
@@ -308,8 +307,3 @@ def _typed(kind: pa.DataType) -> str:
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
-
-
-def _has_code(statement: str) -> bool:
-    lines = (line.strip() for line in statement.splitlines())
-    return any(line and not line.startswith("--") for line in lines)

@@ -30,135 +30,18 @@ from unnest(
     clustering_provider, data_change, extra, added_version
 )
 
--- name: record_small
-with given as (
-    select :data::json as data
-),
-head as (
-    select v.*
-    from given, json_to_record(given.data -> 'version') v (
-        table_id uuid, version bigint, committed_at bigint, committer text, operation text,
-        operation_params text, operation_metrics text, in_commit_timestamp bigint,
-        read_version bigint, is_blind_append boolean, commit_id text, transaction_id text,
-        adds bigint, removes bigint, actions bigint, bytes_added bigint, bytes_removed bigint,
-        user_metadata text, client text, payload_bytes bigint, digest text, origin text,
-        metadata_changed integer, protocol_changed integer, state text, epoch bigint,
-        known_metadata bigint, known_protocol bigint, ceiling bigint, time_at integer,
-        own_time_at integer
-    )
-),
--- Without a version it is a fast append: it takes the next one and the time, if the table is as
--- it is known and the time is below the ceiling.
-moved as (
-    update dl_tables t set
-        current_version = coalesce(head.version, t.current_version + 1),
-        last_ict =
-            case
-                when head.version is null then greatest({now}, t.last_ict + 1)
-                else head.committed_at
-            end,
-        metadata_version =
-            case when head.metadata_changed = 1 then head.version else t.metadata_version end,
-        protocol_version =
-            case when head.protocol_changed = 1 then head.version else t.protocol_version end,
-        state = head.state
-    from head
-    where t.table_id = head.table_id
-        and (
-            head.version is not null
-            or (
-                t.state = 'active'
-                and not t.is_vacuuming
-                and t.metadata_version = head.known_metadata
-                and t.protocol_version = head.known_protocol
-                and greatest({now}, t.last_ict + 1) < head.ceiling
-                and t.epoch = head.epoch
-            )
-        )
-    returning {table_columns}
-),
-stamped as (
-    select
-        case
-            when head.version is not null then :payload::bytea
-            when head.own_time_at is null then
-                overlay(:payload::bytea placing s.moment from head.time_at + 1)
-            else
-                overlay(
-                    overlay(:payload::bytea placing s.moment from head.time_at + 1)
-                    placing s.moment from head.own_time_at + 1
-                )
-        end as payload,
-        case when head.in_commit_timestamp is not null then moved.last_ict end as own_time
-    from moved, head, lateral (select convert_to(moved.last_ict::text, 'UTF8')) s (moment)
-),
-files as (
-    insert into dl_files (
-        file_id, table_id, path, path_key, dv_id, size, modification_time, partition_values,
-        stats, num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
-        clustering_provider, data_change, added_version, extra
-    )
-    select
-        f.file_id, moved.table_id, f.path, f.path_key, f.dv_id, f.size, f.modification_time,
-        f.partition_values, f.stats, f.num_records, f.tags, f.deletion_vector, f.base_row_id,
-        f.default_row_commit_version, f.clustering_provider, f.data_change,
-        moved.current_version, f.extra
-    from moved, given, json_to_recordset(given.data -> 'files') f (
-        file_id bigint, path text, path_key text, dv_id text, size bigint,
-        modification_time bigint, partition_values text, stats text, num_records bigint,
-        tags text, deletion_vector text, base_row_id bigint, default_row_commit_version bigint,
-        clustering_provider text, data_change boolean, extra text
-    )
-),
-numbers as (
-    insert into dl_stats_num (stats_key, reach, low, high, file_id)
-    select
-        n.stats_key, n.reach, coalesce(n.low, '-infinity'), coalesce(n.high, 'infinity'), n.file_id
-    from moved, given, json_to_recordset(given.data -> 'num') n (
-        stats_key integer, reach smallint, low float8, high float8, file_id bigint
-    )
-),
-texts as (
-    insert into dl_stats_text (stats_key, low, high, file_id)
-    select s.stats_key, s.low, s.high, s.file_id
-    from moved, given, json_to_recordset(given.data -> 'text') s (
-        stats_key integer, low text, high text, file_id bigint
-    )
-),
-partitions as (
-    insert into dl_partitions (table_id, partition_values)
-    select moved.table_id, p.partition_values
-    from moved, given, json_array_elements_text(given.data -> 'partitions') p (partition_values)
-    on conflict do nothing
-),
-version as (
-    insert into dl_table_versions (
-        table_id, version, committed_at, committer, operation, operation_params,
-        operation_metrics, in_commit_timestamp, read_version, is_blind_append, commit_id,
-        transaction_id, adds, removes, actions, bytes_added, bytes_removed, user_metadata,
-        client, payload, payload_bytes, digest, origin
-    )
-    select
-        moved.table_id, moved.current_version, moved.last_ict, committer, operation,
-        operation_params, operation_metrics, stamped.own_time, read_version, is_blind_append,
-        commit_id, transaction_id, adds, removes, actions, bytes_added, bytes_removed,
-        user_metadata, client, stamped.payload, payload_bytes,
-        case when head.version is null then encode(sha256(stamped.payload), 'hex') else digest end,
-        origin
-    from moved, head, stamped
-    returning digest
-),
-queue as (
-    insert into dl_mirror_status (
-        table_id, version, status, json_written, checkpoint_written, digest, retry_count,
-        updated_at
-    )
-    select
-        moved.table_id, moved.current_version, 'PENDING', false, false, version.digest, 0,
-        moved.last_ict
-    from moved, version
-)
-select moved.*, version.digest from moved, version
+-- name: append
+select {table_columns}, a.digest
+from dl_append(
+    :table_id::uuid, :epoch::bigint, :metadata_version::bigint, :protocol_version::bigint,
+    :ceiling::bigint, :pieces::text[], :has_own_time::boolean, :committer::text,
+    :operation::text, :operation_params::text, :operation_metrics::text, :read_version::bigint,
+    :commit_id::text, :user_metadata::text, :client::text, :file_id::bigint[], :path::text[],
+    :size::bigint[], :modification_time::bigint[], :partition_values::text[], :stats::text[],
+    :num_records::bigint[], :num_stats_key::integer[], :num_reach::smallint[], :num_low::float8[],
+    :num_high::float8[], :num_file_id::bigint[], :text_stats_key::integer[], :text_low::text[],
+    :text_high::text[], :text_file_id::bigint[], :partitions::text[]
+) a, lateral (select (a.changed).*) t
 
 -- name: record_version
 with version as (

@@ -1,0 +1,1 @@
+-- PostgreSQL's alone: SQLite has no functions of its own.
