@@ -192,6 +192,8 @@ def numbers(verify, soak):
 def test_whatever_is_made_of_a_frame_is_right(spark, uri, tmp_path, seed):
     session = spark.spark.newSession()
     session.conf.set(PUSHES, str(seed % 2 == 0).lower())
+    # Spark 4.2 fails on unions of plain rows with it: "Can't zip RDDs with unequal numbers …"
+    session.conf.set("spark.sql.unionOutputPartitioning", "false")
     with deltasql.connect(uri) as catalog:
         table = a_table(catalog, tmp_path)
         for number in range(6):
