@@ -43,6 +43,16 @@ insert into dl_mirror_status (
 select :table_id, {row.version}, 'PENDING', 0, 0, {row.digest}, 0, {row.committed_at}
 from json_each(:rows) r
 
+-- name: remember_commit_tags
+update dl_mirror_status as s set object_size = {row.size}, object_tag = {row.e_tag}
+from json_each(:rows) r
+where s.table_id = :table_id and s.version = {row.version} and s.digest = {row.digest}
+
+-- name: remember_file_tags
+update dl_log_files as f set object_tag = {row.e_tag}
+from json_each(:rows) r
+where f.table_id = :table_id and f.key = {row.key} and f.digest = {row.digest}
+
 -- name: end_files_copy
 insert into dl_removed_files
 select
