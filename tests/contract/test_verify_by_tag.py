@@ -1,6 +1,7 @@
 """A worker's verify lists the log, compares tags and reads few objects, and finds all the same."""
 
 import os
+import shutil
 import signal
 import threading
 from dataclasses import replace
@@ -290,6 +291,20 @@ def test_a_tag_says_nothing_about_another_commit(local_world):
     assert local_world.tags() == known
     local_world.sql(f"update dl_mirror_status set digest = '{'0' * 64}' where version = 1")
     assert sorted(local_world.tags()) == [0, 2]
+
+
+def test_a_log_that_was_lost_and_recovered_has_new_tags(local_world):
+    local_world.create(versions=5)
+    lost = local_world.tags()
+    shutil.rmtree(Path(local_world.location) / LOG_FOLDER)
+    local_world.catalog.new_epoch()
+    local_world.catalog.close()
+    local_world.catalog = local_world.connect()
+    local_world.catalog.mirror.recover("orders")
+    listed = {info.key: info.tag for info in local_world.raw.list_from(LOG_FOLDER)}
+    assert local_world.tags() == {v: listed[commit_key(v)] for v in range(5)}
+    assert not set(local_world.tags().values()) & set(lost.values())
+    assert local_world.verify().findings == 0
 
 
 @pytest.mark.parametrize("point", ["before-object-tags", "after-object-tags"])
