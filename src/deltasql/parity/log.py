@@ -166,17 +166,12 @@ def _commits(
             read = dict(zip(versions, pool.map(digest_of, versions), strict=True))
             effort.check.remember(commits=_news_of_commits(read, digests, listed, known))
             for version, seen in read.items():
+                key = commit_key(version)
                 if seen is None:
-                    yield Finding(
-                        Difference.MISSING_COMMIT, commit_key(version), version, "is not there"
-                    )
+                    yield Finding(Difference.MISSING_COMMIT, key, version, "is not there")
                 elif seen != digests.get(version):
-                    yield Finding(
-                        Difference.CHANGED_COMMIT,
-                        commit_key(version),
-                        version,
-                        _contrast(catalog, row, store, version),
-                    )
+                    detail = _contrast(catalog, row, store, version)
+                    yield Finding(Difference.CHANGED_COMMIT, key, version, detail)
 
 
 def _news_of_commits(
