@@ -246,11 +246,16 @@ class DataWriteFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogVerified(Event):
-    """A worker has compared a log with SQL up to this version."""
+    """A worker has compared a log with SQL up to this version.
+
+    `objects_read` had their bytes compared; of `objects_by_tag` the listing alone was enough.
+    """
 
     name: ClassVar[str] = "log_verified"
 
     findings: int
+    objects_read: int
+    objects_by_tag: int
     latency_ms: float
 
 

@@ -20,6 +20,7 @@ from deltasql.errors import (
     SchemaMissingError,
     SchemaOutdatedError,
 )
+from deltasql.events import LogVerified
 from deltasql.settings import Settings, SqlSettings
 from deltasql.uri import parse_uri
 
@@ -130,6 +131,32 @@ def test_a_catalog_that_once_renumbered_commits_is_migrated(database, catalog_ur
         assert table.history() == history
         assert table.refresh().properties == properties
         assert table.append(rows(2)) == 2
+
+
+@pytest.mark.req("R35")
+def test_a_catalog_from_before_the_tags_is_migrated(database, catalog_uri, tmp_path):
+    """Nothing is known of the objects then; the first verify by a worker reads them all."""
+    with deltasql.connect(catalog_uri) as catalog:
+        table = a_table(catalog, tmp_path)
+        for number in range(3):
+            table.append(rows(number))
+        catalog.mirror.checkpoint("orders", 3)
+    with database.write() as work:
+        for name, column in [
+            ("dl_mirror_status", "object_size"),
+            ("dl_mirror_status", "object_tag"),
+            ("dl_log_files", "object_tag"),
+            ("dl_verifications", "runs"),
+        ]:
+            execute(work, f"alter table {name} drop column {column}")
+        execute(work, "delete from dl_schema_version where version = 10")
+    initialize(database)
+    reported = []
+    with deltasql.connect(catalog_uri, sink=reported.append) as catalog:
+        catalog.mirror.reconciler().verify.step(threading.Event())
+        (event,) = [event for event in reported if isinstance(event, LogVerified)]
+        assert (event.findings, event.objects_read, event.objects_by_tag) == (0, 5, 0)
+        assert catalog.mirror.verify("orders") == []
 
 
 def test_without_leave_to_create_nothing_is_created(catalog_uri):

@@ -1,6 +1,7 @@
 """Workers compare every log with SQL once in an interval: in turn, told, and remembered in SQL."""
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -184,13 +185,7 @@ def test_what_a_second_look_does_not_find_was_never_different(world, catalog, tm
         key.write_bytes(good)
         return found
 
-    job.sources = type(job.sources)(
-        job.sources.tables,
-        job.sources.find_table,
-        repaired_meanwhile,
-        job.sources.book,
-        job.sources.leases,
-    )
+    job.sources = replace(job.sources, compare=repaired_meanwhile)
     job.step(NEVER)
     assert looks == [1, 0]
     assert alerts == world.told(LogDiffers) == []
@@ -261,7 +256,7 @@ def test_a_table_that_cannot_be_compared_now_waits(world, tmp_path, reason):
 
 def test_a_store_that_fails_is_told_and_stops_no_other_table(world, tmp_path):
     bad = a_table(world.connect(), tmp_path, "bad")
-    world.faults.append(Fault(Kind.FAIL_BEFORE, "open_input", times=10**9))
+    world.faults.append(Fault(Kind.FAIL_BEFORE, "list_from", times=10**9))
     job = job_of(world.connect())
     job.step(NEVER)
     assert [event.table for event in world.told(ReconcilerTroubled)] == [bad.name]

@@ -17,7 +17,7 @@ from deltasql.errors import (
     UnsafePathError,
 )
 from deltasql.storage.create import Created, create_once
-from deltasql.storage.port import ObjectStore
+from deltasql.storage.port import ObjectStore, ObjectTag
 from deltasql.storage.selfcheck import StoreVerdict, check_conditional_put
 
 ODD_KEYS = [
@@ -186,6 +186,19 @@ def test_listing_tells_size_and_time(store: ObjectStore) -> None:
     assert (info.key, info.size) == ("k", 5)
     assert info == store.head("k")
     assert 1_600_000_000_000 < info.modified_ms < 10_000_000_000_000
+
+
+@pytest.mark.req("R35")
+def test_a_put_is_answered_with_the_tag_that_a_listing_gives(store: ObjectStore) -> None:
+    """So that a later listing tells whether anybody has written the object since."""
+    e_tag = store.put_if_absent("a/one", b"first")
+    assert e_tag
+    (listed,) = store.list_from("a/")
+    assert listed.tag == store.head("a/one").tag == ObjectTag(5, e_tag)
+    store.put("a/one", b"other")
+    (changed,) = store.list_from("a/")
+    assert changed.tag != listed.tag
+    assert changed.size == listed.size
 
 
 def test_ranges_end_where_the_object_ends(store: ObjectStore) -> None:

@@ -226,6 +226,12 @@ def mirror_work(uri: str, place: str) -> None:
         catalog.mirror.run_once()
 
 
+def verify_once(uri: str) -> None:
+    """Compare the log of the table whose turn it is with SQL, as a worker does."""
+    with deltasql.connect(uri) as catalog:
+        catalog.mirror.reconciler().verify.step(threading.Event())
+
+
 def settle_contest(uri: str, way: str) -> None:
     """Settle a contest by the operator's word."""
     with deltasql.connect(uri) as catalog:

@@ -14,7 +14,7 @@ INHERITED = "inherited"
 
 @dataclass(frozen=True, slots=True)
 class RecordedFile:
-    """A file of the log as it must be."""
+    """A file of the log as it must be; with an `e_tag` it was so when its object had that tag."""
 
     key: str
     version: int
@@ -23,6 +23,7 @@ class RecordedFile:
     digest: str
     num_rows: int | None = None
     num_adds: int | None = None
+    e_tag: str | None = None
 
 
 class LogFiles:

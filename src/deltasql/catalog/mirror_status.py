@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from deltasql.catalog.database import Database
+from deltasql.catalog.object_tags import CommitTag, remember_commits
 from deltasql.catalog.rows import TableRow, table_row
 from deltasql.errors import TableNotFoundError
+from deltasql.storage.port import ObjectTag
 
 _LONGEST_MESSAGE = 2000
 
@@ -110,11 +112,12 @@ class MirrorStatusTracker:
         checkpoint_written: bool,
         now: int,
         digest: str | None = None,
+        tag: ObjectTag | None = None,
     ) -> int | None:
         """Record a mirrored version and move `mirrored_through` on if it was the next one.
 
         With the `digest` of what was put, nothing is recorded where the version is another
-        commit by now.
+        commit by now. A `tag` that is not given leaves the one that another put was answered with.
 
         Returns the newest version in SQL at that moment, or None if somebody else moved it on.
         Whoever moves it on sees every commit that found the log behind, for both lock the
@@ -130,6 +133,8 @@ class MirrorStatusTracker:
                 checkpoint_written=checkpoint_written,
                 now=now,
                 digest=digest,
+                object_size=tag.size if tag else None,
+                object_tag=tag.e_tag if tag else None,
             )
             place = {"table_id": table_id, "version": version, "digest": digest}
             newest = work.ask("advance_mirrored_through", **place)
@@ -190,9 +195,16 @@ class MirrorStatusTracker:
         return attempts, verdict
 
     def mark_range(
-        self, table_id: str, first: int, last: int, *, now: int, digest: str | None = None
+        self,
+        table_id: str,
+        first: int,
+        last: int,
+        *,
+        now: int,
+        digest: str | None = None,
+        tags: Sequence[CommitTag] = (),
     ) -> int | None:
-        """Record that versions are in the log; rows that are missing are made.
+        """Record that versions are in the log, with their tags; rows that are missing are made.
 
         `digest` is that of the last one as it was put. Returns the newest version in SQL, or
         None; see `mark_success`.
@@ -201,6 +213,7 @@ class MirrorStatusTracker:
         with self._database.write(durable=False) as work:
             place = {"table_id": table_id, "first": first, "last": last, "digest": digest}
             work.run("mirror_range", **place, now=now)
+            remember_commits(work, table_id, tags)
             newest = work.ask("advance_mirrored_range", **place)
         rows = newest()
         return int(rows[0][0]) if rows else None

@@ -10,13 +10,17 @@ from deltasql.catalog.leases import Lease, Leases
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The last comparison that was begun, and the end of the last one that came to one."""
+    """The last comparison that was begun, and the end of the last one that came to one.
+
+    `runs` is how many came to an end.
+    """
 
     table_id: str
     started_at: int
     verified_at: int | None
     version: int | None
     findings: int | None
+    runs: int = 0
 
 
 class Verifications:

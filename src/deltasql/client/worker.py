@@ -12,6 +12,7 @@ from deltasql.alerts import (
     log_alerts,
     webhook_alerts,
 )
+from deltasql.catalog.object_tags import ObjectTags
 from deltasql.catalog.rows import TableRow
 from deltasql.client.session import Session
 from deltasql.errors import ConfigError
@@ -62,6 +63,7 @@ def _verify(session: Session, repair: MirrorRepair, worker: MirrorReconciler) ->
         repair.verify,
         session.verifications,
         session.checkpointer.leases,
+        ObjectTags(session.book.database),
     )
     return PeriodicVerify(
         sources,

@@ -43,7 +43,14 @@ def inherit(database: Database, row: TableRow, store: ObjectStore) -> int:
     with database.write() as work:
         for info, digest in zip(listed, digests, strict=True):
             if digest is not None:  # its writer has removed it meanwhile
-                file = RecordedFile(info.key, _version(info, row), INHERITED, info.size, digest)
+                file = RecordedFile(
+                    info.key,
+                    _version(info, row),
+                    INHERITED,
+                    info.size,
+                    digest,
+                    e_tag=info.e_tag,
+                )
                 log_files.record(work, row.table_id, file)
         crash_point("before-inherited")
     return len(listed)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.mirror_status import MirrorStatusTracker
+from deltasql.catalog.object_tags import CommitTag
 from deltasql.catalog.payloads import StoredCommit
 from deltasql.catalog.rows import TableRow
 from deltasql.crash import crash_point
@@ -38,7 +39,7 @@ from deltasql.mirror.ownership import Ownership
 from deltasql.mirror.retries import RetryPolicy
 from deltasql.protocol.codec import digest
 from deltasql.protocol.files import commit_key
-from deltasql.storage.port import ObjectStore
+from deltasql.storage.port import ObjectStore, ObjectTag
 
 # A batch is recorded as one: so much work at most is found to be done already after a crash.
 BATCH_VERSIONS = 200
@@ -71,6 +72,14 @@ class MirrorResult:
     newest: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """The end of a put; `tag` where the store's answer had one."""
+
+    error: DeltaSqlError | None = None
+    tag: ObjectTag | None = None
+
+
 @dataclass(slots=True)
 class MirrorEngine:
     """Mirrors versions of the tables of one catalog; safe to use from many threads."""
@@ -101,9 +110,9 @@ class MirrorEngine:
             return MirrorResult(Mirrored.BLOCKED, version)
         stored = payload if payload is not None else self.catalog.payload(row.table_id, version)
         started = self.monotonic()
-        error = self._put(row, version, stored)
-        if error is not None:
-            return self._ended(row, version, error)
+        put = self._put(row, version, stored)
+        if put.error is not None:
+            return self._ended(row, version, put.error)
         crash_point("before-mirror-status")
         newest = self.tracker.mark_success(
             row.table_id,
@@ -112,6 +121,7 @@ class MirrorEngine:
             checkpoint_written=False,
             now=self.clock(),
             digest=digest(stored),
+            tag=put.tag,
         )
         crash_point("after-mirror-status")
         if newest is None:
@@ -124,24 +134,25 @@ class MirrorEngine:
         first = row.mirrored_through + 1
         if first > row.current_version:
             return MirrorResult(Mirrored.ALREADY, row.mirrored_through)
-        last, error, put = first - 1, None, b""
+        error = None
         deadline = self.monotonic() + _BATCH_S
-        told: list[tuple[int, int]] = []
+        done: list[tuple[StoredCommit, ObjectTag | None]] = []
         for commit in self._next_commits(row, first, most):
-            error = self._put(row, commit.version, commit.payload)
+            put = self._put(row, commit.version, commit.payload)
+            error = put.error
             if error is not None:
                 break
-            last, put = commit.version, commit.payload
-            told.append((commit.version, commit.committed_at))
+            done.append((commit, put.tag))
             if self.monotonic() >= deadline:
                 break
-        self._record(row, first, last, put, told)
+        self._record(row, done)
+        last = first + len(done) - 1
         if error is not None:
             result = self._ended(row, last + 1, error)
             return MirrorResult(
-                result.outcome, result.version, result.error, len(told), result.attempts
+                result.outcome, result.version, result.error, len(done), result.attempts
             )
-        return MirrorResult(Mirrored.DONE, last, count=len(told))
+        return MirrorResult(Mirrored.DONE, last, count=len(done))
 
     def catch_up(self, table_id: str, *, seconds: float, most: int | None = None) -> MirrorResult:
         """Mirror what is missing, in order, until done, an error, or the time is over."""
@@ -175,29 +186,34 @@ class MirrorEngine:
             )
         return found
 
-    def _put(self, row: TableRow, version: int, payload: bytes) -> DeltaSqlError | None:
+    def _put(self, row: TableRow, version: int, payload: bytes) -> _Put:
         try:
             store = self.open_store(row)
             self.ensure_owner(row, store)
-            write_commit(store, version, payload)
+            return _Put(tag=write_commit(store, version, payload).tag)
         except (StorageError, ProtocolError, MirrorConflictError, OwnershipError) as error:
-            return error
-        return None
+            return _Put(error)
 
-    def _record(
-        self, row: TableRow, first: int, last: int, put: bytes, told: list[tuple[int, int]]
-    ) -> None:
-        """Record a batch; `put` are the bytes of its last version."""
-        if not told:
+    def _record(self, row: TableRow, done: Sequence[tuple[StoredCommit, ObjectTag | None]]) -> None:
+        """Record a batch of commits that were put, with the tags of their objects."""
+        if not done:
             return
         crash_point("before-batch-status")
         now = self.clock()
-        newest = self.tracker.mark_range(row.table_id, first, last, now=now, digest=digest(put))
+        commits = [commit for commit, _ in done]
+        newest = self.tracker.mark_range(
+            row.table_id,
+            commits[0].version,
+            commits[-1].version,
+            now=now,
+            digest=digest(commits[-1].payload),
+            tags=[CommitTag(c.version, digest(c.payload), tag) for c, tag in done if tag],
+        )
         crash_point("after-batch-status")
         if newest is None:
-            self._take_back(row, [version for version, _ in told])
-        for version, committed_at in told:
-            self._tell(row, version, float(max(now - committed_at, 0)))
+            self._take_back(row, [commit.version for commit in commits])
+        for commit in commits:
+            self._tell(row, commit.version, float(max(now - commit.committed_at, 0)))
 
     def _tell(self, row: TableRow, version: int, latency_ms: float) -> None:
         self.sink(

@@ -46,7 +46,10 @@ class MirrorRepair:
     settlement: Settlement
 
     def verify(self, row: TableRow, effort: Effort | None = None) -> list[Finding]:
-        """Return how the log differs from SQL; changes nothing."""
+        """Return how the log differs from SQL; changes nothing in the log.
+
+        Every object is read, unless the effort says otherwise.
+        """
         store = self.engine.open_store(row)
         return compare_log(self.engine.catalog, self.log_files, row, store, effort)
 

@@ -2,6 +2,7 @@
 
 Every `interval` each table has its turn, so of n tables one begins every n-th of it. What is
 behind, or lies in a store that is down, waits. Several workers take turns by what SQL knows.
+One listing is compared with the tags that SQL remembers; few objects are read (see `TagCheck`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from datetime import timedelta
 
 from deltasql.alerts import AlertDesk
 from deltasql.catalog.leases import Lease, Leases
+from deltasql.catalog.object_tags import ObjectTags
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.verifications import Verification, Verifications
 from deltasql.errors import DeltaSqlError
@@ -28,6 +30,7 @@ from deltasql.events import (
 )
 from deltasql.mirror.alerting import DIFFERS, differs_alert
 from deltasql.parity.log import Effort, Finding
+from deltasql.parity.tag_check import TagCheck
 
 PURPOSE = "verify"
 _LONGEST_PAUSE_S = 30.0
@@ -49,6 +52,7 @@ class VerifySources:
     compare: Callable[[TableRow, Effort], list[Finding]]
     book: Verifications
     leases: Leases
+    tags: ObjectTags
 
 
 @dataclass(slots=True)
@@ -124,7 +128,8 @@ class PeriodicVerify:
             if book.find(row.table_id) != last:
                 return False
             book.begin(lease)
-            self._verify(self.sources.find_table(row.table_id), lease, stop)
+            check = TagCheck(self.sources.tags, row.table_id, last.runs if last else 0)
+            self._verify(check, lease, stop)
         except _StoppedError:
             pass
         except Exception as error:  # noqa: BLE001 (a store, a disk: the others go on)
@@ -133,9 +138,11 @@ class PeriodicVerify:
             leases.release(lease)
         return True
 
-    def _verify(self, row: TableRow, lease: Lease, stop: threading.Event) -> None:
+    def _verify(self, check: TagCheck, lease: Lease, stop: threading.Event) -> None:
         started = self.monotonic()
-        effort = Effort(_WORKERS, _Keeper(self.sources.leases, lease, stop, self.monotonic).keep)
+        keeper = _Keeper(self.sources.leases, lease, stop, self.monotonic)
+        effort = Effort(_WORKERS, keeper.keep, check=check)
+        row = self.sources.find_table(check.table_id)
         found = self.sources.compare(row, effort)
         if found:
             # Cleanup, repair and checkpoints go on meanwhile: only what stays is a difference.
@@ -143,15 +150,21 @@ class PeriodicVerify:
             again = {(one.difference, one.key) for one in self.sources.compare(row, effort)}
             found = [one for one in found if (one.difference, one.key) in again]
         self.sources.book.end(lease, row.mirrored_through, len(found))
-        self._tell(row, found, (self.monotonic() - started) * 1000)
-
-    def _tell(self, row: TableRow, found: list[Finding], latency_ms: float) -> None:
-        place = {"table_id": row.table_id, "table": row.full_name}
         self.sink(
             LogVerified(
-                **place, version=row.mirrored_through, findings=len(found), latency_ms=latency_ms
+                table_id=row.table_id,
+                table=row.full_name,
+                version=row.mirrored_through,
+                findings=len(found),
+                objects_read=check.objects_read,
+                objects_by_tag=check.objects_by_tag,
+                latency_ms=(self.monotonic() - started) * 1000,
             )
         )
+        self._report_findings(row, found)
+
+    def _report_findings(self, row: TableRow, found: list[Finding]) -> None:
+        place = {"table_id": row.table_id, "table": row.full_name}
         self._counted[row.full_name] = len(found)
         self.sink(FindingsCounted(**place, version=row.mirrored_through, findings=len(found)))
         alert = differs_alert(row.full_name, found) if found else None

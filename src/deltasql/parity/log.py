@@ -5,19 +5,22 @@ from __future__ import annotations
 import enum
 import hashlib
 import time
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.checkpoint_source import CheckpointSource
 from deltasql.catalog.log_files import INHERITED, LogFiles, RecordedFile
+from deltasql.catalog.object_tags import CommitTag, FileTag
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.errors import CheckpointError, ObjectNotFoundError
 from deltasql.log.checkpoint import CheckpointWriter
 from deltasql.log.owner import OWNER_KEY, Owner, encode_owner
 from deltasql.parity.checkpoints import require_equal
 from deltasql.parity.commit_words import describe_commit
+from deltasql.parity.tag_check import FullCheck
 from deltasql.protocol.files import (
     LAST_CHECKPOINT,
     LAST_CHECKPOINT_CHECKSUM,
@@ -27,12 +30,14 @@ from deltasql.protocol.files import (
     commit_key,
 )
 from deltasql.protocol.last_checkpoint import LastCheckpoint, decode_hint
-from deltasql.storage.port import ObjectStore
+from deltasql.storage.port import ObjectStore, ObjectTag
 
 _MORE_LOOKS, _PAUSE_S = 3, 0.2
 _WORKERS = 8
 _WINDOW = 1_000
 _PIECE = 8 * 1024 * 1024
+
+_Listed = dict[str, ObjectTag | None]
 
 
 class Difference(enum.StrEnum):
@@ -102,11 +107,12 @@ _ACTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How hard a comparison works: objects read at once, and what happens before each of them."""
+    """How hard a comparison works: how many objects are read, and what happens before each."""
 
     workers: int = _WORKERS
     before_each: Callable[[], None] = lambda: None
     pause: Callable[[float], None] = time.sleep
+    check: FullCheck = field(default_factory=FullCheck)
 
 
 def compare_log(
@@ -121,26 +127,24 @@ def compare_log(
     Versions that are not mirrored yet are no difference.
     """
     effort = effort or Effort()
-    listed = {info.key: info.size for info in store.list_from(LOG_FOLDER)}
+    listed = {info.key: info.tag for info in store.list_from(LOG_FOLDER)}
     recorded = {
         file.key: file
         for file in log_files.all(row.table_id)
         if file.key != LAST_CHECKPOINT_CHECKSUM  # noted by catalogs of old
     }
-    found = list(_commits(catalog, row, store, effort))
+    found = list(_commits(catalog, row, store, listed, effort))
     found += _beyond(catalog, row, store, listed)
-    for file in recorded.values():
-        effort.before_each()
-        found += [f for f in [_side_file(file, store)] if f is not None]
+    found += _side_files(recorded.values(), store, listed, effort)
     found += _strangers(catalog, row, store, listed, recorded)
     beside = (_settled_hint(log_files, row, store, effort), _owner(catalog, row, store))
     return found + [one for one in beside if one is not None]
 
 
 def _commits(
-    catalog: SqlCatalog, row: TableRow, store: ObjectStore, effort: Effort
+    catalog: SqlCatalog, row: TableRow, store: ObjectStore, listed: _Listed, effort: Effort
 ) -> Iterator[Finding]:
-    """Compare the digests of what is mirrored, many objects at a time."""
+    """Compare what is mirrored by tags or digests, many objects at a time."""
 
     def digest_of(version: int) -> str | None:
         effort.before_each()
@@ -149,24 +153,50 @@ def _commits(
     with ThreadPoolExecutor(effort.workers, thread_name_prefix="deltasql-verify") as pool:
         for first in range(row.log_floor, row.mirrored_through + 1, _WINDOW):
             last = min(first + _WINDOW - 1, row.mirrored_through)
+            effort.before_each()  # also where nothing has to be read
             digests = catalog.digests(row.table_id, first, last)
-            versions = range(first, last + 1)
-            for version, seen in zip(versions, pool.map(digest_of, versions), strict=True):
+            known = effort.check.commit_tags(first, last)
+            versions = [
+                version
+                for version in range(first, last + 1)
+                if effort.check.must_read(
+                    version, listed.get(commit_key(version)), known.get(version)
+                )
+            ]
+            read = dict(zip(versions, pool.map(digest_of, versions), strict=True))
+            effort.check.remember(commits=_news_of_commits(read, digests, listed, known))
+            for version, seen in read.items():
+                key = commit_key(version)
                 if seen is None:
-                    yield Finding(
-                        Difference.MISSING_COMMIT, commit_key(version), version, "is not there"
-                    )
+                    yield Finding(Difference.MISSING_COMMIT, key, version, "is not there")
                 elif seen != digests.get(version):
-                    yield Finding(
-                        Difference.CHANGED_COMMIT,
-                        commit_key(version),
-                        version,
-                        _contrast(catalog, row, store, version),
-                    )
+                    detail = _contrast(catalog, row, store, version)
+                    yield Finding(Difference.CHANGED_COMMIT, key, version, detail)
+
+
+def _news_of_commits(
+    read: dict[int, str | None],
+    digests: dict[int, str],
+    listed: _Listed,
+    known: dict[int, ObjectTag],
+) -> list[CommitTag]:
+    """Return what the objects that were read say otherwise than SQL remembers.
+
+    The tag is that of the listing before the read. Where the object was written in between, the
+    next listing has another one.
+    """
+    news = []
+    for version, digest in digests.items():
+        if version not in read:
+            continue
+        tag = listed.get(commit_key(version)) if read[version] == digest else None
+        if tag != known.get(version):
+            news.append(CommitTag(version, digest, tag))
+    return news
 
 
 def _beyond(
-    catalog: SqlCatalog, row: TableRow, store: ObjectStore, listed: dict[str, int]
+    catalog: SqlCatalog, row: TableRow, store: ObjectStore, listed: _Listed
 ) -> Iterator[Finding]:
     """Commits above what we mirrored: ours on their way, or a writer that bypassed SQL."""
     for key in sorted(listed):
@@ -199,21 +229,33 @@ def _words(store: ObjectStore, key: str, version: int) -> str:
         return "gone again"
 
 
-def _side_file(file: RecordedFile, store: ObjectStore) -> Finding | None:
-    seen = object_digest(store, file.key)
-    if seen is None:
-        return Finding(Difference.MISSING_FILE, file.key, file.version, "is not there")
-    if seen != file.digest:
-        detail = f"has the digest {seen[:12]}, SQL has {file.digest[:12]}"
-        return Finding(Difference.CHANGED_FILE, file.key, file.version, detail)
-    return None
+def _side_files(
+    recorded: Collection[RecordedFile], store: ObjectStore, listed: _Listed, effort: Effort
+) -> Iterator[Finding]:
+    """Compare checkpoints and what was inherited, by tags or digests."""
+    for file in recorded:
+        effort.before_each()
+        tag = listed.get(file.key)
+        known = ObjectTag(file.size, file.e_tag) if file.e_tag else None
+        # not by its version: checkpoints have round ones, and would all have the same few turns
+        if not effort.check.must_read(zlib.crc32(file.key.encode()), tag, known):
+            continue
+        seen = object_digest(store, file.key)
+        tag = tag if seen == file.digest else None
+        if tag != known:
+            effort.check.remember(files=[FileTag(file.key, file.digest, tag)])
+        if seen is None:
+            yield Finding(Difference.MISSING_FILE, file.key, file.version, "is not there")
+        elif seen != file.digest:
+            detail = f"has the digest {seen[:12]}, SQL has {file.digest[:12]}"
+            yield Finding(Difference.CHANGED_FILE, file.key, file.version, detail)
 
 
 def _strangers(
     catalog: SqlCatalog,
     row: TableRow,
     store: ObjectStore,
-    listed: dict[str, int],
+    listed: _Listed,
     recorded: dict[str, RecordedFile],
 ) -> Iterator[Finding]:
     ours = {OWNER_KEY, LAST_CHECKPOINT, *recorded}

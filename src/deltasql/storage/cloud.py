@@ -69,10 +69,11 @@ class CloudStore:
         """The root's URI, without secrets."""
         return self._uri
 
-    def put_if_absent(self, key: str, data: bytes) -> None:
+    def put_if_absent(self, key: str, data: bytes) -> str | None:
         """Create the object in one conditional request."""
         check_key(key)
-        self._run("create", key, lambda: self._store.put(key, data, mode="create"))
+        answer = self._run("create", key, lambda: self._store.put(key, data, mode="create"))
+        return _e_tag(answer)
 
     def put(self, key: str, data: bytes) -> None:
         """Create or replace the object in one request."""
@@ -277,5 +278,10 @@ def _refuse_fork(uri: str) -> None:
 
 def _info(meta: Mapping[str, Any]) -> ObjectInfo:
     modified_ms = (meta["last_modified"] - _EPOCH) // timedelta(milliseconds=1)
-    e_tag = meta.get("e_tag")  # some stores quote it in one answer and not in the other
-    return ObjectInfo(meta["path"], meta["size"], modified_ms, e_tag.strip('"') if e_tag else None)
+    return ObjectInfo(meta["path"], meta["size"], modified_ms, _e_tag(meta))
+
+
+def _e_tag(answer: Mapping[str, Any]) -> str | None:
+    e_tag: str | None = answer.get("e_tag")
+    # some stores quote it in one answer and not in the other
+    return e_tag.strip('"') if e_tag else None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 from deltasql.errors import ObjectExistsError, ObjectNotFoundError, StorageUnavailableError
-from deltasql.storage.port import ObjectStore
+from deltasql.storage.port import ObjectStore, ObjectTag
 
 
 class Created(Enum):
@@ -16,7 +17,20 @@ class Created(Enum):
     DIFFERENT = "different"
 
 
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """How a create ended; `tag` where the put itself was answered with one."""
+
+    outcome: Created
+    tag: ObjectTag | None = None
+
+
 def create_once(store: ObjectStore, key: str, data: bytes) -> Created:
+    """Put the object where there is none and tell what is there now; see `create_tagged`."""
+    return create_tagged(store, key, data).outcome
+
+
+def create_tagged(store: ObjectStore, key: str, data: bytes) -> Creation:
     """Put the object where there is none and tell what is there now; safe to repeat.
 
     "Exists" and a lost answer both mean "unknown", so the key is read back: SAME is our bytes, by
@@ -26,10 +40,10 @@ def create_once(store: ObjectStore, key: str, data: bytes) -> Created:
         StorageUnavailableError: nothing is there and nothing is known; the caller may try again.
     """
     try:
-        store.put_if_absent(key, data)
+        e_tag = store.put_if_absent(key, data)
     except (ObjectExistsError, StorageUnavailableError) as error:
-        return _read_back(store, key, data, error)
-    return Created.CREATED
+        return Creation(_read_back(store, key, data, error))
+    return Creation(Created.CREATED, ObjectTag(len(data), e_tag) if e_tag else None)
 
 
 def _read_back(

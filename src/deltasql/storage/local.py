@@ -46,11 +46,11 @@ class LocalStore:
         """The root as a file: URI."""
         return Location("file", "", str(self._root)).uri
 
-    def put_if_absent(self, key: str, data: bytes) -> None:
+    def put_if_absent(self, key: str, data: bytes) -> str | None:
         """Create the file only where there is none; it is on the disk when this returns."""
         path = self._target(key)
         try:
-            self._write(path, data, durable.link_new, key)
+            return _info(key, self._write(path, data, durable.link_new, key)).e_tag
         except StorageError:
             if path.is_dir():  # a directory is no object: reading it back would never succeed
                 raise StorageError(f"{key!r} is a directory in {self.uri}.", key=key) from None
@@ -166,13 +166,14 @@ class LocalStore:
 
     def _write(
         self, path: Path, data: bytes, publish: Callable[[Path, Path], None], key: str
-    ) -> None:
+    ) -> os.stat_result:
         with _writing(key):
             descriptor, temporary = durable.create_temporary(path, self._roll)
             try:
                 durable.write_all(descriptor, data)
                 os.fsync(descriptor)
                 publish(temporary, path)
+                return os.fstat(descriptor)
             finally:
                 os.close(descriptor)
                 with suppress(FileNotFoundError):

@@ -69,9 +69,9 @@ class MemoryStore:
         """The root's URI."""
         return self._uri
 
-    def put_if_absent(self, key: str, data: bytes) -> None:
+    def put_if_absent(self, key: str, data: bytes) -> str | None:
         """Create the object only where there is none."""
-        self._store(key, data, replace=False)
+        return _info(key, self._store(key, data, replace=False)).e_tag
 
     def put(self, key: str, data: bytes) -> None:
         """Create or replace the object."""
@@ -140,7 +140,7 @@ class MemoryStore:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _store(self, key: str, data: bytes, *, replace: bool) -> None:
+    def _store(self, key: str, data: bytes, *, replace: bool) -> _Object:
         full = self._prefix + check_key(key)
         with self._bucket.lock:
             if not replace and full in self._bucket.objects:
@@ -148,6 +148,7 @@ class MemoryStore:
             self._bucket.writes += 1
             stored = _Object(bytes(data), self._clock(), self._bucket.writes)
             self._bucket.objects[full] = stored
+        return stored
 
     def _find(self, key: str) -> _Object:
         full = self._prefix + check_key(key)

@@ -13,6 +13,14 @@ from typing import BinaryIO, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectTag:
+    """An object's size and entity tag; while both stay the same, so do the bytes."""
+
+    size: int
+    e_tag: str
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectInfo:
     """What a store tells about an object without reading it."""
 
@@ -20,6 +28,11 @@ class ObjectInfo:
     size: int
     modified_ms: int
     e_tag: str | None = None
+
+    @property
+    def tag(self) -> ObjectTag | None:
+        """Size and entity tag; None where the store gives no entity tag."""
+        return ObjectTag(self.size, self.e_tag) if self.e_tag else None
 
 
 @runtime_checkable
@@ -31,8 +44,10 @@ class ObjectStore(Protocol):
         """The root's URI, without secrets."""
         ...
 
-    def put_if_absent(self, key: str, data: bytes) -> None:
+    def put_if_absent(self, key: str, data: bytes) -> str | None:
         """Create the object, whole and durable, only where there is none.
+
+        Returns its entity tag, as a listing gives it; None where the store's answer has none.
 
         Raises:
             ObjectExistsError: the store says that the key exists; after a lost reply the object

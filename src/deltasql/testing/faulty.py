@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from deltasql.errors import (
     AccessDeniedError,
@@ -22,6 +22,7 @@ from deltasql.testing.faults import Fault, Kind, RandomFaults, Script, ScriptedF
 
 __all__ = ["Call", "Fault", "FaultyStore", "Kind", "RandomFaults", "ScriptedFaults"]
 
+_T = TypeVar("_T")
 _BEFORE = frozenset({Kind.FAIL_BEFORE, Kind.DENIED, Kind.EXISTS_WITHOUT_EFFECT})
 _AFTER = frozenset({Kind.FAIL_AFTER, Kind.EXISTS_THOUGH_OURS})
 
@@ -61,9 +62,9 @@ class FaultyStore:
         """The inner store's root."""
         return self._inner.uri
 
-    def put_if_absent(self, key: str, data: bytes) -> None:
+    def put_if_absent(self, key: str, data: bytes) -> str | None:
         """Create the object, unless the script has other plans."""
-        self._change("put_if_absent", key, lambda: self._inner.put_if_absent(key, data))
+        return self._change("put_if_absent", key, lambda: self._inner.put_if_absent(key, data))
 
     def put(self, key: str, data: bytes) -> None:
         """Create or replace the object, unless the script has other plans."""
@@ -138,12 +139,13 @@ class FaultyStore:
         """Close the inner store."""
         self._inner.close()
 
-    def _change(self, operation: str, key: str, call: Callable[[], None]) -> None:
+    def _change(self, operation: str, key: str, call: Callable[[], _T]) -> _T:
         fault = self._enter(operation, key)
         self._remember(key)
-        call()
+        answer = call()
         self._note(key)
         self._strike(fault, operation, key, _AFTER)
+        return answer
 
     def _enter(self, operation: str, key: str) -> Fault | None:
         fault = self._pick(operation, key)

@@ -21,8 +21,8 @@ def faulty(kind: Kind, inner: MemoryStore | None = None) -> FaultyStore:
 @pytest.mark.req("R9", "R19")
 def test_the_first_write_creates_and_the_second_finds_the_same():
     store = MemoryStore()
-    assert write_commit(store, 3, PAYLOAD) is Created.CREATED
-    assert write_commit(store, 3, PAYLOAD) is Created.SAME
+    assert write_commit(store, 3, PAYLOAD).outcome is Created.CREATED
+    assert write_commit(store, 3, PAYLOAD).outcome is Created.SAME
     assert store.get(KEY) == PAYLOAD
 
 
@@ -39,7 +39,7 @@ def test_other_bytes_are_a_conflict_and_stay_untouched():
 @pytest.mark.parametrize("kind", [Kind.FAIL_AFTER, Kind.EXISTS_THOUGH_OURS])
 def test_a_lost_answer_is_resolved_by_reading_back(kind):
     store = faulty(kind)
-    assert write_commit(store, 3, PAYLOAD) is Created.SAME
+    assert write_commit(store, 3, PAYLOAD).outcome is Created.SAME
     assert store.get(KEY) == PAYLOAD
 
 
@@ -49,7 +49,7 @@ def test_nothing_there_means_try_again(kind):
     with pytest.raises(StorageUnavailableError) as error:
         write_commit(store, 3, PAYLOAD)
     assert error.value.retryable
-    assert write_commit(store, 3, PAYLOAD) is Created.CREATED
+    assert write_commit(store, 3, PAYLOAD).outcome is Created.CREATED
 
 
 def test_a_failure_before_other_bytes_is_still_a_conflict():

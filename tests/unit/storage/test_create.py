@@ -11,7 +11,7 @@ from deltasql.errors import (
     StorageUnavailableError,
     UnsafeStoreError,
 )
-from deltasql.storage.create import Created, create_once
+from deltasql.storage.create import Created, Creation, create_once, create_tagged
 from deltasql.storage.memory import MemoryStore
 from deltasql.storage.selfcheck import StoreVerdict, check_conditional_put
 from deltasql.testing.faulty import Fault, FaultyStore, Kind, RandomFaults
@@ -29,6 +29,16 @@ def test_our_own_object_is_recognised(kind: Kind) -> None:
     store = faulty(Fault(kind, "put_if_absent"))
     assert create_once(store, KEY, b"ours") is Created.SAME
     assert [call.operation for call in store.calls] == ["put_if_absent", "get"]
+
+
+def test_the_tag_is_that_of_our_own_put_and_costs_no_request() -> None:
+    store = faulty()
+    created = create_tagged(store, KEY, b"ours")
+    assert [call.operation for call in store.calls] == ["put_if_absent"]
+    assert created == Creation(Created.CREATED, store.head(KEY).tag)
+    assert created.tag is not None
+    assert create_tagged(store, KEY, b"ours") == Creation(Created.SAME)
+    assert create_tagged(store, KEY, b"other") == Creation(Created.DIFFERENT)
 
 
 @pytest.mark.parametrize("kind", [Kind.FAIL_BEFORE, Kind.EXISTS_WITHOUT_EFFECT])

@@ -94,6 +94,17 @@ insert into dl_mirror_status (
 )
 select :table_id::uuid, version, 'PENDING', false, false, digest, 0, committed_at from version
 
+-- name: remember_commit_tags
+update dl_mirror_status s set object_size = u.size, object_tag = u.e_tag
+from unnest(:version::bigint[], :digest::text[], :size::bigint[], :e_tag::text[])
+    u (version, digest, size, e_tag)
+where s.table_id = :table_id::uuid and s.version = u.version and s.digest = u.digest
+
+-- name: remember_file_tags
+update dl_log_files f set object_tag = u.e_tag
+from unnest(:key::text[], :digest::text[], :e_tag::text[]) u (key, digest, e_tag)
+where f.table_id = :table_id::uuid and f.key = u.key and f.digest = u.digest
+
 -- name: end_files
 with ended as (
     delete from dl_files f

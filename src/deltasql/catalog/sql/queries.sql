@@ -246,8 +246,17 @@ from dl_mirror_status where table_id = :table_id and version = :version
 -- name: mirror_success
 update dl_mirror_status set
     status = 'SUCCESS', json_written = :json_written, checkpoint_written = :checkpoint_written,
-    error_message = null, last_attempt_at = :now, next_attempt_at = null, updated_at = :now
+    error_message = null, last_attempt_at = :now, next_attempt_at = null, updated_at = :now,
+    object_size = coalesce(:object_size, object_size), object_tag = coalesce(:object_tag, object_tag)
 where table_id = :table_id and version = :version and digest = coalesce(:digest, digest)
+
+-- name: commit_tags
+select v.version, s.object_size, s.object_tag
+from dl_table_versions v
+join dl_mirror_status s
+    on s.table_id = v.table_id and s.version = v.version and s.digest = v.digest
+where v.table_id = :table_id and v.version >= :first and v.version <= :last
+    and s.object_size is not null and s.object_tag is not null
 
 -- name: mirror_failure
 update dl_mirror_status set
@@ -392,21 +401,22 @@ update dl_leases set expires_at = 0
 where table_id = :table_id and purpose = :purpose and holder = :holder and fencing = :fencing
 
 -- name: record_log_file
-insert into dl_log_files (table_id, key, version, kind, size, digest, num_rows, num_adds)
-values (:table_id, :key, :version, :kind, :size, :digest, :num_rows, :num_adds)
+insert into dl_log_files (
+    table_id, key, version, kind, size, digest, num_rows, num_adds, object_tag
+) values (:table_id, :key, :version, :kind, :size, :digest, :num_rows, :num_adds, :e_tag)
 on conflict (table_id, key) do update set
     kind = excluded.kind, size = excluded.size, digest = excluded.digest,
-    num_rows = excluded.num_rows, num_adds = excluded.num_adds
+    num_rows = excluded.num_rows, num_adds = excluded.num_adds, object_tag = excluded.object_tag
 
 -- name: forget_log_file
 delete from dl_log_files where table_id = :table_id and key = :key
 
 -- name: log_files
-select key, version, kind, size, digest, num_rows, num_adds from dl_log_files
+select key, version, kind, size, digest, num_rows, num_adds, object_tag from dl_log_files
 where table_id = :table_id order by key
 
 -- name: newest_checkpoint
-select key, version, kind, size, digest, num_rows, num_adds from dl_log_files
+select key, version, kind, size, digest, num_rows, num_adds, object_tag from dl_log_files
 where table_id = :table_id and kind = 'checkpoint' order by version desc limit 1
 
 -- name: mark_checkpoint
@@ -568,7 +578,7 @@ delete from dl_log_files where table_id = :table_id
 -- name: forget_mirror_rows
 update dl_mirror_status set
     status = 'PENDING', json_written = {false}, checkpoint_written = {false}, retry_count = 0,
-    next_attempt_at = null, updated_at = :now
+    next_attempt_at = null, updated_at = :now, object_size = null, object_tag = null
 where table_id = :table_id
 
 -- name: raise_log_floor
@@ -720,10 +730,10 @@ where table_id = :table_id and version < (
 )
 
 -- name: verifications
-select table_id, started_at, verified_at, version, findings from dl_verifications
+select table_id, started_at, verified_at, version, findings, runs from dl_verifications
 
 -- name: verification
-select table_id, started_at, verified_at, version, findings from dl_verifications
+select table_id, started_at, verified_at, version, findings, runs from dl_verifications
 where table_id = :table_id
 
 -- name: begin_verification
@@ -731,5 +741,6 @@ insert into dl_verifications (table_id, started_at) values (:table_id, :now)
 on conflict (table_id) do update set started_at = excluded.started_at
 
 -- name: end_verification
-update dl_verifications set verified_at = :now, version = :version, findings = :findings
+update dl_verifications set
+    verified_at = :now, version = :version, findings = :findings, runs = runs + 1
 where table_id = :table_id

@@ -43,6 +43,26 @@ insert into dl_mirror_status (
 select :table_id, {row.version}, 'PENDING', 0, 0, {row.digest}, 0, {row.committed_at}
 from json_each(:rows) r
 
+-- Materialized, so that each row is found by its key; else SQLite walks over the whole table.
+-- name: remember_commit_tags
+with u as materialized (
+    select
+        {row.version} as version, {row.digest} as digest, {row.size} as size, {row.e_tag} as e_tag
+    from json_each(:rows) r
+)
+update dl_mirror_status as s set object_size = u.size, object_tag = u.e_tag
+from u
+where s.table_id = :table_id and s.version = u.version and s.digest = u.digest
+
+-- name: remember_file_tags
+with u as materialized (
+    select {row.key} as key, {row.digest} as digest, {row.e_tag} as e_tag
+    from json_each(:rows) r
+)
+update dl_log_files as f set object_tag = u.e_tag
+from u
+where f.table_id = :table_id and f.key = u.key and f.digest = u.digest
+
 -- name: end_files_copy
 insert into dl_removed_files
 select
