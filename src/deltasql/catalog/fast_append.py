@@ -138,7 +138,7 @@ class FastAppends:
 
 def _committed(plan: VersionPlan, row: tuple[object, ...], places: tuple[int, ...]) -> Committed:
     *columns, stored = row
-    after = table_row(tuple(columns))
+    after = table_row(columns)
     payload = with_time(plan.commit.payload, places, after.last_ict)
     found = digest(payload)
     if found != stored:

@@ -56,6 +56,12 @@ update dl_tables set state = :state where table_id = :table_id
 -- name: set_properties
 update dl_tables set properties = :properties where table_id = :table_id
 
+-- name: set_mirror_paused
+update dl_tables set mirror_paused = :paused where table_id = :table_id
+
+-- name: raise_history_floor
+update dl_tables set history_floor = :floor where table_id = :table_id
+
 -- name: raise_last_ict
 update dl_tables set last_ict = case when last_ict < :ict then :ict else last_ict end
 where table_id = :table_id
@@ -327,8 +333,10 @@ delete from dl_leases where table_id = :table_id and purpose <> 'purge'
 delete from dl_leases
 where table_id = :table_id and purpose = :purpose and holder = :holder and fencing = :fencing
 
--- name: purge_verifications
-delete from dl_verifications where table_id = :table_id
+-- name: forget_verification
+update dl_tables set
+    verify_started_at = null, verified_at = null, verified_version = null, findings = null
+where table_id = :table_id
 
 -- name: purge_open_work
 delete from dl_open_work where table_id = :table_id
@@ -416,7 +424,7 @@ where table_id = :table_id and version = :version
 -- What a read of a version's files has to know first: how far back the book goes, and whether,
 -- up to a limit how often, files of the version have ended since.
 -- name: ended_since
-select t.properties, (
+select t.history_floor, (
     select count(*) from (
         select 1 from dl_removed_files f
         where f.table_id = :table_id and f.ended_version > :version limit :most
@@ -524,7 +532,8 @@ on conflict (table_id, version) do nothing
 select
     t.table_id, case when t.namespace = '' then t.name else t.namespace || '.' || t.name end,
     t.location, t.mirrored_through, t.current_version, v.committed_at, s.status, s.retry_count,
-    s.last_attempt_at, s.next_attempt_at, s.error_message, t.properties, t.state
+    s.last_attempt_at, s.next_attempt_at, s.error_message, t.properties, t.state,
+    t.mirror_paused
 from dl_tables t
 left join dl_table_versions v on v.table_id = t.table_id and v.version = t.mirrored_through + 1
 left join dl_mirror_status s on s.table_id = t.table_id and s.version = t.mirrored_through + 1
@@ -720,16 +729,19 @@ where table_id = :table_id and version < (
 )
 
 -- name: verifications
-select table_id, started_at, verified_at, version, findings from dl_verifications
+select table_id, verify_started_at, verified_at, verified_version, findings from dl_tables
+where verify_started_at is not null
 
 -- name: verification
-select table_id, started_at, verified_at, version, findings from dl_verifications
-where table_id = :table_id
+select table_id, verify_started_at, verified_at, verified_version, findings from dl_tables
+where table_id = :table_id and verify_started_at is not null
 
 -- name: begin_verification
-insert into dl_verifications (table_id, started_at) values (:table_id, :now)
-on conflict (table_id) do update set started_at = excluded.started_at
+update dl_tables set verify_started_at = :now
+where table_id = :table_id and state not in ('deleted', 'detached')
 
+-- A table that was given back to others meanwhile is theirs to verify, and a worker has no right to
+-- change its row.
 -- name: end_verification
-update dl_verifications set verified_at = :now, version = :version, findings = :findings
-where table_id = :table_id
+update dl_tables set verified_at = :now, verified_version = :version, findings = :findings
+where table_id = :table_id and state not in ('deleted', 'detached')

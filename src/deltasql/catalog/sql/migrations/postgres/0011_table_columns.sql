@@ -1,0 +1,23 @@
+-- What deltasql itself knows of a table, in columns of its own instead of the table's properties.
+-- Versions below history_floor were forgotten. A verification compares the log with SQL; the last
+-- three columns are null until the first one ends.
+alter table dl_tables
+    add column history_floor bigint not null default 0,
+    add column mirror_paused boolean not null default false,
+    add column verify_started_at bigint,
+    add column verified_at bigint,
+    add column verified_version bigint,
+    add column findings bigint;
+update dl_tables set
+    history_floor = coalesce((properties::jsonb ->> 'deltasql.historyFloor')::bigint, 0),
+    mirror_paused = coalesce(lower(properties::jsonb ->> 'deltasql.paused') = 'true', false),
+    properties = (properties::jsonb - 'deltasql.historyFloor' - 'deltasql.paused')::text
+where properties like '%deltasql.historyFloor%' or properties like '%deltasql.paused%';
+update dl_tables t set
+    verify_started_at = v.started_at,
+    verified_at = v.verified_at,
+    verified_version = v.version,
+    findings = v.findings
+from dl_verifications v
+where v.table_id = t.table_id;
+drop table dl_verifications;

@@ -1,0 +1,22 @@
+-- What deltasql itself knows of a table, in columns of its own instead of the table's properties.
+-- Versions below history_floor were forgotten. A verification compares the log with SQL; the last
+-- three columns are null until the first one ends.
+alter table dl_tables add column history_floor integer not null default 0;
+alter table dl_tables add column mirror_paused integer not null default 0;
+alter table dl_tables add column verify_started_at integer;
+alter table dl_tables add column verified_at integer;
+alter table dl_tables add column verified_version integer;
+alter table dl_tables add column findings integer;
+update dl_tables set
+    history_floor = coalesce(cast(properties ->> '$."deltasql.historyFloor"' as integer), 0),
+    mirror_paused = coalesce(lower(properties ->> '$."deltasql.paused"') = 'true', 0),
+    properties = json_remove(properties, '$."deltasql.historyFloor"', '$."deltasql.paused"')
+where properties like '%deltasql.historyFloor%' or properties like '%deltasql.paused%';
+update dl_tables set
+    verify_started_at = v.started_at,
+    verified_at = v.verified_at,
+    verified_version = v.version,
+    findings = v.findings
+from dl_verifications v
+where v.table_id = dl_tables.table_id;
+drop table dl_verifications;
