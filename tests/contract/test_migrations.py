@@ -140,6 +140,9 @@ def before_table_columns(database) -> None:
         database.script(older[5], work)
         for name in (*columns, "verified_version", "findings"):
             execute(work, f"alter table dl_tables drop column {name}")
+        for name in ("time", "backdated"):
+            execute(work, f"drop index dl_table_versions_{name}")
+        execute(work, "alter table dl_table_versions drop column is_backdated")
         execute(work, "delete from dl_schema_version where version = 11")
 
 
@@ -195,6 +198,33 @@ def test_what_was_in_properties_and_verifications_moves_to_columns(database, cat
         assert catalog.table("paused").detail()["mirror"]["mode"] == "off"
         catalog.mirror.resume("paused")
         assert catalog.table("paused").detail()["mirror"]["mode"] == "worker"
+
+
+def test_versions_get_the_times_that_time_travel_went_by(database, catalog_uri, tmp_path):
+    """A version's own time counts, also where it is not later than the one before."""
+    written = [(1000, None), (2000, 1500), (3000, 1500), (4000, 1200), (5000, 5000), (6000, None)]
+    with deltasql.connect(catalog_uri) as catalog:
+        for name in ("orders", "other"):
+            table = a_table(catalog, tmp_path, name)
+            for number in range(1, len(written)):
+                table.append(rows(number))
+    before_table_columns(database)
+    with database.write() as work:
+        for version, (committed, own) in enumerate(written):
+            execute(
+                work,
+                f"update dl_table_versions set committed_at = {committed}, "
+                f"in_commit_timestamp = {'null' if own is None else own} where version = {version}",
+            )
+    initialize(database)
+    times = [committed if own is None else own for committed, own in written]
+    with deltasql.connect(catalog_uri) as catalog:
+        for name in ("orders", "other"):
+            table = catalog.table(name)
+            assert [entry.committed_at for entry in reversed(table.history())] == times
+            for moment in range(1000, 7000, 100):
+                expected = max(v for v, time in enumerate(times) if time <= moment)
+                assert table.snapshot(timestamp=moment).version == expected, moment
 
 
 def test_without_leave_to_create_nothing_is_created(catalog_uri):

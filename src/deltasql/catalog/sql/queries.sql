@@ -94,6 +94,11 @@ insert into dl_table_versions (
     :client, :payload, :payload_bytes, :digest, :origin
 )
 
+-- name: backdate_version
+update dl_table_versions set
+    committed_at = :committed_at, in_commit_timestamp = :committed_at, is_backdated = {true}
+where table_id = :table_id and version = :version
+
 -- name: insert_payload_chunk
 insert into dl_payload_chunks (table_id, version, chunk, payload)
 values (:table_id, :version, :chunk, :payload)
@@ -119,13 +124,29 @@ select
 from dl_table_versions
 where table_id = :table_id and version <= :upto order by version desc limit :most
 
+-- The newest version of first to last that is not later than a time. Without the backdated ones
+-- times rise with the versions: what is above `last` shows that `last` is not later either. Those
+-- that are backdated are few, and are looked through by number.
 -- name: version_at
-select max(version) from dl_table_versions
-where table_id = :table_id and version >= :first and version <= :last
-    and coalesce(in_commit_timestamp, committed_at) <= :timestamp
+select max(c.version) from (
+    select case when r.version > :last then :last else r.version end as version
+    from (
+        select version from dl_table_versions
+        where table_id = :table_id and is_backdated = {false} and committed_at <= :timestamp
+        order by committed_at desc limit 1
+    ) r
+    where r.version >= :first
+    union all
+    select b.version from (
+        select version from dl_table_versions
+        where table_id = :table_id and is_backdated = {true} and committed_at <= :timestamp
+            and version >= :first and version <= :last
+        order by version desc limit 1
+    ) b
+) c
 
 -- name: version_time
-select coalesce(in_commit_timestamp, committed_at) from dl_table_versions
+select committed_at from dl_table_versions
 where table_id = :table_id and version = :version
 
 -- name: table_head
@@ -133,7 +154,7 @@ select t.current_version, t.state, c.epoch from dl_tables t cross join dl_catalo
 where t.table_id = :table_id
 
 -- name: commit_ids
-select version, coalesce(in_commit_timestamp, committed_at), commit_id from dl_table_versions
+select version, committed_at, commit_id from dl_table_versions
 where table_id = :table_id and version >= :first and version <= :last order by version
 
 -- name: insert_metadata
