@@ -2,11 +2,15 @@
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 
+import psycopg
 import pytest
 
 import deltasql
 from builders import a_table, rows
+from deltasql.catalog.snapshots import version_at
 from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import VersionNotFoundError
 from deltasql.importer import tasks
@@ -84,8 +88,6 @@ def test_an_adopted_commit_keeps_its_own_time(catalog_uri, tmp_path, back):
 
 def test_versions_above_the_known_one_do_not_count(catalog_uri, tmp_path):
     """A reader that has read the table's row does not see what is committed afterwards."""
-    from deltasql.catalog.snapshots import version_at
-
     with deltasql.connect(catalog_uri) as catalog:
         table = a_table(catalog, tmp_path)
         table.append(rows(1))
@@ -94,3 +96,27 @@ def test_versions_above_the_known_one_do_not_count(catalog_uri, tmp_path):
         later = table.history(1)[0].committed_at
         with catalog._session.book.database.read() as work:
             assert version_at(work, known, later) == 1
+
+
+def test_a_time_is_looked_up_by_an_index(catalog_uri, tmp_path):
+    with deltasql.connect(catalog_uri) as catalog:
+        table = a_table(catalog, tmp_path)
+        database = catalog._session.book.database
+        values = {"table_id": table.table_id, "first": 0, "last": 9, "timestamp": START}
+        plan = plan_of(database, "version_at", values)
+    assert "dl_table_versions_time" in plan
+    assert "dl_table_versions_backdated" in plan
+    for whole in ("Seq Scan on dl_table_versions", "SCAN dl_table_versions", "pkey", "autoindex"):
+        assert whole not in plan
+
+
+def plan_of(database, name, values) -> str:
+    text = database.queries.get(name).text
+    if database.dialect.name == "sqlite":
+        with closing(sqlite3.connect(database.path)) as connection:
+            found = connection.execute(f"explain query plan {text}", [json.dumps(values)])
+            return "\n".join(row[3] for row in found)
+    with psycopg.connect(database.conninfo().reveal()) as connection:
+        connection.execute(f"set search_path to {database.schema}")
+        connection.execute("set enable_seqscan to off")  # the table is small
+        return "\n".join(row[0] for row in connection.execute(f"explain {text}", values))
