@@ -62,7 +62,8 @@ grant select on all tables in schema :"schema"
 grant update (mirrored_through, state) on dl_tables to :"writer", :"worker";
 grant insert, update on dl_mirror_status, dl_log_files, dl_leases to :"writer", :"worker";
 -- Workers compare logs with SQL now and then, and write down when and what they found.
-grant insert, update on dl_verifications to :"worker";
+grant update (verify_started_at, verified_at, verified_version, findings, verify_runs) on dl_tables
+  to :"worker";
 
 -- Whoever commits. Versions are only ever added: a writer may neither change nor delete one.
 grant update (current_version, last_ict, metadata_version, protocol_version) on dl_tables

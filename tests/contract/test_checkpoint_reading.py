@@ -146,9 +146,7 @@ def test_a_version_that_was_forgotten_meanwhile_is_not_read(catalog, tmp_path):
     source = source_of(catalog, table, 3)
     book = catalog._session.book
     with book.database.write() as work:
-        work.run(
-            "set_properties", table_id=table.table_id, properties='{"deltasql.historyFloor":"4"}'
-        )
+        work.run("raise_history_floor", table_id=table.table_id, floor=4)
     snapshot = source.snapshot
     shape = CheckpointShape(snapshot.metadata, snapshot.protocol)
     with pytest.raises(VersionNotFoundError, match="forgotten while it was read"):

@@ -11,7 +11,6 @@ from contests import BLIND, check_settled, commit_unseen, contest, refused, stat
 from deltasql.catalog.adopt import FoundCommit
 from deltasql.catalog.leases import Leases
 from deltasql.catalog.recommit import recommit_token
-from deltasql.catalog.rows import HISTORY_FLOOR
 from deltasql.catalog.vacuum_book import VacuumBatch, VacuumBook
 from deltasql.errors import LogGapError, MalformedActionError, TableStateError
 from deltasql.protocol.actions import DomainMetadata, Metadata, Protocol, Txn, UnknownAction
@@ -228,7 +227,7 @@ def test_versions_that_sql_has_forgotten(catalog, table):
     """Nobody can tell any more what the commit contradicts."""
     contest(table, ours=(10, 11))
     found = FoundCommit.read(2, (place_of(table) / commit_key(2)).read_bytes())
-    row = replace(table.refresh(), properties={HISTORY_FLOOR: "3"})
+    row = replace(table.refresh(), history_floor=3)
     (one,) = catalog._session.book.recommitter().plan(row, [found]).commits
     assert one.obstacle == "SQL has forgotten what came before version 3"
 

@@ -157,7 +157,6 @@ LEFT = (
     "dl_vacuumed_files",
     "dl_vacuum_marks",
     "dl_leases",
-    "dl_verifications",
     "dl_open_work",
     "dl_files",
 )
@@ -185,6 +184,8 @@ def test_a_purge_leaves_no_rows_of_work(catalog, table, tmp_path):
     catalog.drop("orders", purge=True)
     assert {name: count(database, name, table.table_id) for name in LEFT} == dict.fromkeys(LEFT, 0)
     assert {name: count(database, name, other.table_id) for name in LEFT} == dict.fromkeys(LEFT, 1)
+    assert catalog._session.verifications.find(table.table_id) is None
+    assert catalog._session.verifications.find(other.table_id) is not None
 
 
 def count(database, name, table_id) -> int:

@@ -91,13 +91,20 @@ def test_nobody_but_the_operator_may_change_what_is_written(lake):
         "dl_mirror_status",
         "dl_log_files",
         "dl_leases",
-        "dl_verifications",
     }
     assert found["writer", "dl_open_work"] == {"SELECT", "INSERT", "DELETE", "UPDATE(expires_at)"}
     history = {"dl_table_versions", "dl_payload_chunks", "dl_metadata_updates", "dl_txn_actions"}
     for relation in history:
         assert found["writer", relation] == {"SELECT", "INSERT"}
-    assert found["worker", "dl_tables"] == {"SELECT", "UPDATE(mirrored_through)", "UPDATE(state)"}
+    mirrored = {"SELECT", "UPDATE(mirrored_through)", "UPDATE(state)"}
+    names = ("started_at", "runs")
+    verified = (
+        *(f"verify_{name}" for name in names),
+        "verified_at",
+        "verified_version",
+        "findings",
+    )
+    assert found["worker", "dl_tables"] == mirrored | {f"UPDATE({name})" for name in verified}
     assert found["operator", "dl_schema_version"] == {"SELECT"}
     assert found["operator", "dl_tables"] == {"SELECT", "INSERT", "UPDATE"}
 

@@ -160,6 +160,11 @@ def insert_found(
         origin=origin,
     )
     insert_version(work, database, plan)
+    own_time = found.info.in_commit_timestamp
+    if own_time is not None and own_time != plan.timestamp:
+        # Delta's readers go by the commit's own time, though it is not later than the one before.
+        place = {"table_id": row.table_id, "version": found.version}
+        work.run("backdate_version", **place, committed_at=own_time)
     keep_settings(work, found.actions, row)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -100,7 +101,8 @@ class BulkLoad:
             for name in ("insert_import_live", "insert_import_ended", "insert_import_partitions"):
                 work.run(name, table_id=self.table_id)
             times = commit_times(window.versions, lock.last_ict)
-            self._versions(work, window.versions, times, int(notes["imported_at_ms"]))
+            versions = _with_times(window.versions, times, lock.last_ict)
+            self._versions(work, versions, int(notes["imported_at_ms"]))
             self._others(work, window)
             self._advance(work, lock, window, max(times), notes)
             self._require_whole(work, window)
@@ -116,8 +118,7 @@ class BulkLoad:
         work.run("delete_import_hits")
         work.run("insert_import_unknown", table_id=self.table_id)
 
-    def _versions(self, work: BulkWork, versions: pa.Table, times: Sequence[int], now: int) -> None:
-        rows = versions.set_column(1, "committed_at", pa.array(times, pa.int64()))
+    def _versions(self, work: BulkWork, rows: pa.Table, now: int) -> None:
         big = pc.greater(pc.binary_length(rows["payload"]), CHUNK_BYTES)
         if pc.any(big).as_py():
             rows = self._in_chunks(work, rows, big)
@@ -233,6 +234,14 @@ def commit_times(versions: pa.Table, before: int) -> list[int]:
         before = told if told is not None else max(modified, before + 1)
         times.append(before)
     return times
+
+
+def _with_times(versions: pa.Table, times: Sequence[int], newest: int) -> pa.Table:
+    """Put in when each version was committed, and whether it is not later than all before."""
+    before = accumulate(times[:-1], max, initial=newest)
+    backdated = [time <= latest for time, latest in zip(times, before, strict=True)]
+    rows = versions.set_column(1, "committed_at", pa.array(times, pa.int64()))
+    return rows.append_column("is_backdated", pa.array(backdated, pa.bool_()))
 
 
 def _numbered(files: pa.Table, file_ids: range) -> pa.Table:

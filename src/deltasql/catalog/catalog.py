@@ -17,7 +17,6 @@ from deltasql.catalog.database import Database, UniqueViolationError
 from deltasql.catalog.dropping import Dropping
 from deltasql.catalog.history import HistoryEntry, history_entry
 from deltasql.catalog.ids import IdBlocks
-from deltasql.catalog.pause import with_pause
 from deltasql.catalog.payloads import StoredCommit, read_commits, read_payload
 from deltasql.catalog.recommit import Recommitter
 from deltasql.catalog.repeats import WriteSummary, require_same_write, stored_summary
@@ -37,7 +36,6 @@ from deltasql.errors import (
     VersionNotFoundError,
 )
 from deltasql.errors.nearest import missing_table_error
-from deltasql.protocol.codec import dump_values
 from deltasql.storage.location import parse_location
 
 if TYPE_CHECKING:
@@ -319,11 +317,9 @@ class SqlCatalog:
         return epoch
 
     def set_paused(self, table_id: str, *, paused: bool) -> None:
-        """Mark a table whose mirror rests, or take the mark away."""
+        """Pause the mirror of a table, or resume it."""
         with self.database.write() as work:
-            row = table_row(work.rows("lock_table", table_id=table_id)[0])
-            wanted = with_pause(row.properties, paused=paused)
-            work.run("set_properties", table_id=table_id, properties=dump_values(wanted))
+            work.run("set_mirror_paused", table_id=table_id, paused=paused)
 
     def stored_commits(
         self, table_id: str, first: int, last: int, *, most_bytes: int

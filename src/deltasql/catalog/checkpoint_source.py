@@ -11,12 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 from deltasql.catalog.database import BatchRead
 from deltasql.catalog.file_list import COLUMNS
-from deltasql.catalog.rows import HISTORY_FLOOR
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.errors import VersionNotFoundError
 from deltasql.protocol.actions import Txn
@@ -61,8 +59,7 @@ class CheckpointSource:
         place = {"table_id": snapshot.table.table_id, "version": snapshot.version}
         with snapshot.database.read_batches() as read:
             found = read.rows("ended_since", **place, most=_MANY_ENDED + 1)
-            floor = int(msgspec.json.decode(found[0][0]).get(HISTORY_FLOOR, 0)) if found else None
-            if floor is None or floor > snapshot.version:
+            if not found or found[0][0] > snapshot.version:
                 raise VersionNotFoundError(
                     f"Version {snapshot.version} of {snapshot.table.full_name} "
                     "was forgotten while it was read.",

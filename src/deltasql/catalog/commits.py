@@ -43,7 +43,7 @@ from deltasql.catalog.repeats import (
     stored_summary,
 )
 from deltasql.catalog.row_ids import number_rows
-from deltasql.catalog.rows import LockedTable, TableState, table_row
+from deltasql.catalog.rows import LockedTable, TableState, locked_table, table_row
 from deltasql.catalog.settings_rows import keep_settings
 from deltasql.catalog.stats_index import wanted_columns
 from deltasql.crash import crash_point
@@ -514,9 +514,8 @@ def _first_definition(request: CommitRequest) -> TableDefinition:
 
 
 def _locked(values: tuple[object, ...], work: Work) -> LockedTable:
-    *row, epoch, now = values
-    clock = int(str(now)) or work.now_ms()
-    return LockedTable(table_row(tuple(row)), int(str(epoch)), clock)
+    locked = locked_table(values)
+    return locked if locked.now else replace(locked, now=work.now_ms())
 
 
 def _was_there(lock: LockedTable, rows: list[tuple[object, ...]]) -> Committed | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from deltasql.catalog.database import Database, Work
 from deltasql.catalog.neighbours import Place, neighbours_keys, nested_folders, own_keys
-from deltasql.catalog.rows import DROPPED_AT, DROPPED_STATE, TableRow, TableState, table_row
+from deltasql.catalog.rows import DROPPED_AT, DROPPED_STATE, TableRow, TableState, locked_table
 from deltasql.crash import crash_point
 from deltasql.errors import (
     MirrorLagError,
@@ -28,8 +28,8 @@ PURGE = (
     "purge_log_files",
     "purge_txns",
 )
-# The rows of work on a table; a dropped table has none.
-_WORK = ("purge_leases", "purge_verifications", "purge_open_work")
+# What is known of work on a table; a dropped table has none.
+_WORK = ("purge_leases", "forget_verification", "purge_open_work")
 _DROPPED = (DROPPED_AT, DROPPED_STATE)
 _VACUUM = ("purge_vacuumed_files", "purge_vacuum_marks")
 
@@ -72,10 +72,11 @@ class Dropping:
         """
         with self.database.write() as work:
             rows = work.rows("lock_table", table_id=row.table_id)
-            locked, epoch = table_row(rows[0]), int(rows[0][16])
-            self._require_epoch(epoch)
-            state = require_droppable_back(locked)
-            kept = {key: value for key, value in locked.properties.items() if key not in _DROPPED}
+            locked = locked_table(rows[0])
+            self._require_epoch(locked.epoch)
+            state = require_droppable_back(locked.row)
+            properties = locked.row.properties.items()
+            kept = {key: value for key, value in properties if key not in _DROPPED}
             work.run("set_state", table_id=row.table_id, state=str(state))
             work.run("set_properties", table_id=row.table_id, properties=dump_values(kept))
             crash_point("before-undrop-commit")
@@ -110,19 +111,19 @@ class Dropping:
 
     def _lock(self, work: Work, row: TableRow) -> TableRow:
         rows = work.rows("lock_table", table_id=row.table_id)
-        if not rows or table_row(rows[0]).state is TableState.DELETED:
+        locked = locked_table(rows[0]) if rows else None
+        if locked is None or locked.row.state is TableState.DELETED:
             raise TableNotFoundError(
                 f"There is no table {row.full_name!r} in the catalog.", table=row.full_name
             )
-        locked, epoch = table_row(rows[0]), int(rows[0][16])
-        self._require_epoch(epoch)
-        if locked.state is not row.state:
+        self._require_epoch(locked.epoch)
+        if locked.row.state is not row.state:
             raise TableStateError(
-                f"Table {row.full_name} was {row.state} and is {locked.state} now.",
+                f"Table {row.full_name} was {row.state} and is {locked.row.state} now.",
                 hint="Look at it again before you drop it.",
                 table=row.full_name,
             )
-        return locked
+        return locked.row
 
     def _require_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:

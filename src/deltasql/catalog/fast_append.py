@@ -168,7 +168,7 @@ def _append_params(plan: VersionPlan, places: tuple[int, ...]) -> dict[str, Any]
 
 def _committed(plan: VersionPlan, row: tuple[object, ...], places: tuple[int, ...]) -> Committed:
     *columns, stored = row
-    after = table_row(tuple(columns))
+    after = table_row(columns)
     payload = with_time(plan.commit.payload, places, after.last_ict)
     found = digest(payload)
     if found != stored:

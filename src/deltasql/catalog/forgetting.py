@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from deltasql.catalog.database import Database
-from deltasql.catalog.rows import HISTORY_FLOOR, TableRow, table_row
+from deltasql.catalog.rows import TableRow, table_row
 from deltasql.crash import crash_point
 from deltasql.errors import TableNotFoundError
-from deltasql.protocol.codec import dump_values
 
 _STEP = 500
 _STATISTICS = {"num": "forget_stats_num", "text": "forget_stats_text"}
@@ -75,8 +74,7 @@ class Forgetting:
                 raise TableNotFoundError(f"There is no table with the id {row.table_id}.")
             locked = table_row(rows[0])
             if floor > locked.oldest_version:
-                wanted = {**locked.properties, HISTORY_FLOOR: str(floor)}
-                work.run("set_properties", table_id=row.table_id, properties=dump_values(wanted))
+                work.run("raise_history_floor", table_id=row.table_id, floor=floor)
             crash_point("before-history-floor")
 
     def _forget_ended(self, row: TableRow, through: int) -> None:

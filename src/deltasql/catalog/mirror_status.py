@@ -65,6 +65,7 @@ class Behind:
     error_message: str | None
     properties: str
     state: str
+    mirror_paused: bool
 
     def is_due(self, now: int) -> bool:
         """Tell whether it may be tried; a count that was reset by hand makes it due at once."""

@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
+from deltasql.catalog.rows import TABLE_FIELDS
+
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _PARAM = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)(?P<array>(?=::\w+\[\]))?")
 
-# The columns of dl_tables in the order in which `rows.TableRow` takes them.
-TABLE_COLUMNS = (
-    "t.table_id, t.namespace, t.name, t.location, t.location_key, t.created_at, "
-    "t.current_version, t.last_ict, t.metadata_version, t.protocol_version, t.state, "
-    "t.first_version, t.mirrored_through, t.log_floor, t.properties, t.is_vacuuming"
-)
+TABLE_COLUMNS = ", ".join(f"t.{name}" for name in TABLE_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)

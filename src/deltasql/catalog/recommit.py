@@ -27,7 +27,7 @@ from deltasql.catalog.definitions import DefinitionCache
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.objects import is_absolute
 from deltasql.catalog.row_ids import number_rows
-from deltasql.catalog.rows import LockedTable, TableRow, TableState, table_row
+from deltasql.catalog.rows import LockedTable, TableRow, TableState, locked_table
 from deltasql.crash import crash_point
 from deltasql.errors import (
     CommitConflictError,
@@ -319,15 +319,15 @@ def _lock_conflict(work: Work, table_id: str) -> LockedTable:
     rows = work.rows("lock_table", table_id=table_id)
     if not rows:
         raise TableNotFoundError(f"There is no table with the id {table_id}.")
-    *values, epoch, clock = rows[0]
-    row = table_row(tuple(values))
+    locked = locked_table(rows[0])
+    row = locked.row
     if row.state is not TableState.CONFLICT:
         raise TableStateError(
             f"Table {row.full_name} is {row.state}: its conflict was settled meanwhile.",
             hint="Nothing was changed. See `deltasql mirror verify`.",
             table=row.full_name,
         )
-    return LockedTable(row, int(epoch), int(clock) or work.now_ms())
+    return locked if locked.now else replace(locked, now=work.now_ms())
 
 
 def _as_open(locked: LockedTable) -> LockedTable:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import msgspec
 
 from deltasql.errors import BadArgumentError
 
-# In a table's properties: versions below were forgotten by the book's retention.
-HISTORY_FLOOR = "deltasql.historyFloor"
 # In a dropped table's properties: when it was dropped, and which state it had.
 DROPPED_AT = "deltasql.droppedAt"
 DROPPED_STATE = "deltasql.droppedState"
@@ -30,7 +29,11 @@ class TableState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A table as the book has it."""
+    """A table as the book has it; a field for each column that is read, of the same name.
+
+    Versions below `history_floor` were forgotten. The log of a table with `mirror_paused` is not
+    written until an operator resumes it.
+    """
 
     table_id: str
     namespace: str
@@ -48,11 +51,13 @@ class TableRow:
     log_floor: int
     properties: dict[str, Any]
     is_vacuuming: bool = False
+    history_floor: int = 0
+    mirror_paused: bool = False
 
     @property
     def oldest_version(self) -> int:
         """The oldest version that the book still has."""
-        return max(self.first_version, int(self.properties.get(HISTORY_FLOOR, 0)))
+        return max(self.first_version, self.history_floor)
 
     @property
     def is_purged(self) -> bool:
@@ -83,7 +88,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class LockedTable:
-    """A table under its row lock, with the catalog's epoch and the clock at that moment."""
+    """A table under its row lock, with its epoch and the clock; `now` is 0 where SQL has none."""
 
     row: TableRow
     epoch: int
@@ -99,14 +104,28 @@ class CatalogRow:
     created_at: int
 
 
-def table_row(values: tuple[Any, ...]) -> TableRow:
-    """Return a row of dl_tables as a value."""
-    plain = list(values[:16])
-    plain[0] = str(plain[0])
-    plain[10] = TableState(plain[10])
-    plain[14] = msgspec.json.decode(plain[14])
-    plain[15] = bool(plain[15])
-    return TableRow(*plain)
+TABLE_FIELDS = tuple(one.name for one in fields(TableRow))
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "table_id": str,
+    "state": TableState,
+    "properties": msgspec.json.decode,
+    "is_vacuuming": bool,
+    "mirror_paused": bool,
+}
+
+
+def table_row(values: Sequence[Any]) -> TableRow:
+    """Return a row that begins with the `{table_columns}` of a query as a value."""
+    named = dict(zip(TABLE_FIELDS, values, strict=False))
+    for name, convert in _CONVERTERS.items():
+        named[name] = convert(named[name])
+    return TableRow(**named)
+
+
+def locked_table(values: Sequence[Any]) -> LockedTable:
+    """Return a row of the query `lock_table` as a value."""
+    *columns, epoch, now = values
+    return LockedTable(table_row(columns), int(epoch), int(now))
 
 
 def split_name(full_name: str) -> tuple[str, str]:

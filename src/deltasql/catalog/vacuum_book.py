@@ -18,7 +18,7 @@ from deltasql.catalog.leases import Lease, Leases
 from deltasql.catalog.neighbours import Place, neighbours_keys, own_keys
 from deltasql.catalog.objects import keys_below
 from deltasql.catalog.payloads import read_payload
-from deltasql.catalog.rows import LockedTable, TableRow, table_row
+from deltasql.catalog.rows import TableRow, locked_table
 from deltasql.crash import crash_point
 from deltasql.errors import OwnershipError, TableNotFoundError
 from deltasql.protocol.actions import Cdc
@@ -158,8 +158,7 @@ class VacuumBook:
         rows = work.rows("lock_table", table_id=row.table_id)
         if not rows:
             raise TableNotFoundError(f"There is no table with the id {row.table_id}.")
-        *values, epoch, _ = rows[0]
-        locked = LockedTable(table_row(tuple(values)), int(epoch), 0)
+        locked = locked_table(rows[0])
         require_open(locked, epoch=self.epoch)
         if locked.row.current_version < horizon.version:
             raise OwnershipError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltasql.catalog.database import Database
+from deltasql.catalog.database import Database, Work
 from deltasql.catalog.leases import Lease, Leases
 
 
@@ -24,7 +24,7 @@ class Verification:
 
 
 class Verifications:
-    """The book of comparisons; by the database's clock."""
+    """The comparisons of a catalog's tables; by the database's clock."""
 
     def __init__(self, database: Database, leases: Leases) -> None:
         self._database = database
@@ -48,7 +48,7 @@ class Verifications:
             LeaseLostError: it is another worker's turn.
         """
         with self._database.write() as work:
-            self._leases.require(work, lease)
+            self._require(work, lease)
             work.run("begin_verification", table_id=lease.table_id, now=work.now_ms())
 
     def end(self, lease: Lease, version: int, findings: int) -> None:
@@ -58,7 +58,7 @@ class Verifications:
             LeaseLostError: another worker has taken over.
         """
         with self._database.write() as work:
-            self._leases.require(work, lease)
+            self._require(work, lease)
             work.run(
                 "end_verification",
                 table_id=lease.table_id,
@@ -66,3 +66,8 @@ class Verifications:
                 findings=findings,
                 now=work.now_ms(),
             )
+
+    def _require(self, work: Work, lease: Lease) -> None:
+        """Lock the table's row, then the lease: a drop takes them in this order too."""
+        work.rows("lock_table", table_id=lease.table_id)
+        self._leases.require(work, lease)

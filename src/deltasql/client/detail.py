@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from deltasql.catalog.pause import is_paused
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.session import Session
@@ -102,7 +101,7 @@ def log_lag(session: Session, row: TableRow) -> LogLag | None:
     waiting = session.engine.tracker.get_status(row.table_id, row.mirrored_through + 1)
     error = waiting.error_message if waiting else None
     mode = session.mirror_mode(row)
-    if is_paused(row.properties):
+    if row.mirror_paused:
         reason = "its mirror is paused; `deltasql mirror resume` lets it go on"
     elif mode == "off":
         reason = "its mirror is off"

@@ -18,7 +18,6 @@ from deltasql.catalog.commit_request import CommitRequest, Committed, TableRead
 from deltasql.catalog.leases import Leases
 from deltasql.catalog.log_files import LogFiles
 from deltasql.catalog.mirror_status import MirrorStatusTracker
-from deltasql.catalog.pause import is_paused
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.verifications import Verifications
 from deltasql.client.failures import failure_facts
@@ -224,7 +223,7 @@ class Session:
 
     def mirror_mode(self, row: TableRow) -> str:
         """Return how a table is mirrored."""
-        return "off" if is_paused(row.properties) else self.settings_of(row).mirror.mode
+        return "off" if row.mirror_paused else self.settings_of(row).mirror.mode
 
     def check_settings(self, properties: Mapping[str, str]) -> None:
         """Refuse table properties that are settings of ours and make no sense.

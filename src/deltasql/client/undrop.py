@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from deltasql.catalog.copies import is_own_log
 from deltasql.catalog.dropping import require_droppable_back
-from deltasql.catalog.pause import is_paused
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.session import Session
 from deltasql.crash import crash_point
@@ -80,7 +79,7 @@ def undrop_table(session: Session, name: str, table_id: str | None, *, dry_run: 
     session.engine.ownership.forget(row.table_id)
     if marker is not None:
         _renew_marker(session, found, marker)
-        if found.mirrored_through < found.current_version and not is_paused(found.properties):
+        if found.mirrored_through < found.current_version and not found.mirror_paused:
             session.engine.catch_up(found.table_id, seconds=_CATCH_UP_S)
     return session.book.table_by_id(found.table_id)
 

@@ -22,7 +22,6 @@ import msgspec
 
 from deltasql.alerts import AlertDesk
 from deltasql.catalog.mirror_status import Behind, MirrorStatusTracker
-from deltasql.catalog.pause import is_paused
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.errors import CatalogUnavailableError, ConfigError, DeltaSqlError, is_passing
 from deltasql.events import ReconcilerTroubled, Sink, discard
@@ -251,9 +250,9 @@ class MirrorReconciler:
         return [one for one in self.tracker.find_behind() if not self._is_off(one)]
 
     def _is_off(self, behind: Behind) -> bool:
-        properties = msgspec.json.decode(behind.properties)
-        if is_paused(properties):
+        if behind.mirror_paused:
             return True
+        properties = msgspec.json.decode(behind.properties)
         try:
             return self.settings.for_table(properties).mirror.mode == "off"
         except ConfigError as error:
@@ -399,7 +398,7 @@ class MirrorReconciler:
         return self.stores.ask_all([row for row in tables if self._is_mirrored(row)])
 
     def _is_mirrored(self, row: TableRow) -> bool:
-        if row.state not in {TableState.ACTIVE, TableState.CONFLICT} or is_paused(row.properties):
+        if row.state not in {TableState.ACTIVE, TableState.CONFLICT} or row.mirror_paused:
             return False
         try:
             return self.settings.for_table(row.properties).mirror.mode != "off"

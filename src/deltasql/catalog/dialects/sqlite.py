@@ -51,7 +51,13 @@ DIALECT = Dialect(
 _CHUNK_ROWS = 5_000
 _BULK_CACHE_KIB = 200_000
 # A row of many columns comes back as one JSON text too.
-_TABLE_JSON = f"json_array({TABLE_COLUMNS}) as {ROW_JSON}"
+_WORDS = {
+    "table_columns": f"json_array({TABLE_COLUMNS}) as {ROW_JSON}",
+    "locked_columns": f"json_array({TABLE_COLUMNS}, t.epoch, 0) as {ROW_JSON}",
+    "now": "0",
+    "false": "0",
+    "true": "1",
+}
 _encoder = msgspec.json.Encoder()
 
 
@@ -71,7 +77,7 @@ class SqliteDatabase:
             "(?1 ->> '$.{name}')",
             "(?1 ->> '$.{name}')",
             "nullif(?2, x'')",
-            {"table_columns": _TABLE_JSON, "now": "0", "false": "0", "true": "1", **SQLITE_WORDS},
+            _WORDS | SQLITE_WORDS,
         )
         refuse_network_file_system(path)
         if must_exist:

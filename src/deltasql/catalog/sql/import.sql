@@ -7,7 +7,7 @@ create temp table import_versions (
     operation_metrics text, in_commit_timestamp bigint, read_version bigint,
     is_blind_append boolean, commit_id text {bytewise}, transaction_id text, adds bigint,
     removes bigint, actions bigint, bytes_added bigint, bytes_removed bigint, user_metadata text,
-    payload bytea, payload_bytes bigint, digest text
+    payload bytea, payload_bytes bigint, digest text, is_backdated boolean
 ) {on_commit_drop}
 
 -- name: create_import_files
@@ -142,7 +142,8 @@ on conflict (table_id, partition_values) do nothing
 insert into dl_table_versions (
     table_id, version, committed_at, committer, operation, operation_params, operation_metrics,
     in_commit_timestamp, read_version, is_blind_append, commit_id, transaction_id, adds, removes,
-    actions, bytes_added, bytes_removed, user_metadata, payload, payload_bytes, digest, origin
+    actions, bytes_added, bytes_removed, user_metadata, payload, payload_bytes, digest, origin,
+    is_backdated
 )
 select
     cast(:table_id as {uuid}), v.version, v.committed_at, v.committer, v.operation,
@@ -153,7 +154,7 @@ select
         where o.table_id = cast(:table_id as {uuid}) and o.commit_id = v.commit_id
     ) then 'import-' || v.version || '-' || substr(v.digest, 1, 16) else v.commit_id end,
     v.transaction_id, v.adds, v.removes, v.actions, v.bytes_added, v.bytes_removed,
-    v.user_metadata, v.payload, v.payload_bytes, v.digest, 'import'
+    v.user_metadata, v.payload, v.payload_bytes, v.digest, 'import', v.is_backdated
 from (
     select i.*, row_number() over (partition by i.commit_id order by i.version) as turn
     from import_versions i

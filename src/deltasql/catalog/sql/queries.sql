@@ -56,6 +56,12 @@ update dl_tables set state = :state where table_id = :table_id
 -- name: set_properties
 update dl_tables set properties = :properties where table_id = :table_id
 
+-- name: set_mirror_paused
+update dl_tables set mirror_paused = :paused where table_id = :table_id
+
+-- name: raise_history_floor
+update dl_tables set history_floor = :floor where table_id = :table_id
+
 -- name: raise_last_ict
 update dl_tables set last_ict = case when last_ict < :ict then :ict else last_ict end
 where table_id = :table_id
@@ -88,6 +94,11 @@ insert into dl_table_versions (
     :client, :payload, :payload_bytes, :digest, :origin
 )
 
+-- name: backdate_version
+update dl_table_versions set
+    committed_at = :committed_at, in_commit_timestamp = :committed_at, is_backdated = {true}
+where table_id = :table_id and version = :version
+
 -- name: insert_payload_chunk
 insert into dl_payload_chunks (table_id, version, chunk, payload)
 values (:table_id, :version, :chunk, :payload)
@@ -113,13 +124,29 @@ select
 from dl_table_versions
 where table_id = :table_id and version <= :upto order by version desc limit :most
 
+-- The newest version of first to last that is not later than a time. Without the backdated ones
+-- times rise with the versions: what is above `last` shows that `last` is not later either. Those
+-- that are backdated are few, and are looked through by number.
 -- name: version_at
-select max(version) from dl_table_versions
-where table_id = :table_id and version >= :first and version <= :last
-    and coalesce(in_commit_timestamp, committed_at) <= :timestamp
+select max(c.version) from (
+    select case when r.version > :last then :last else r.version end as version
+    from (
+        select version from dl_table_versions
+        where table_id = :table_id and is_backdated = {false} and committed_at <= :timestamp
+        order by committed_at desc limit 1
+    ) r
+    where r.version >= :first
+    union all
+    select b.version from (
+        select version from dl_table_versions
+        where table_id = :table_id and is_backdated = {true} and committed_at <= :timestamp
+            and version >= :first and version <= :last
+        order by version desc limit 1
+    ) b
+) c
 
 -- name: version_time
-select coalesce(in_commit_timestamp, committed_at) from dl_table_versions
+select committed_at from dl_table_versions
 where table_id = :table_id and version = :version
 
 -- name: table_head
@@ -127,7 +154,7 @@ select t.current_version, t.state, c.epoch from dl_tables t cross join dl_catalo
 where t.table_id = :table_id
 
 -- name: commit_ids
-select version, coalesce(in_commit_timestamp, committed_at), commit_id from dl_table_versions
+select version, committed_at, commit_id from dl_table_versions
 where table_id = :table_id and version >= :first and version <= :last order by version
 
 -- name: insert_metadata
@@ -336,8 +363,11 @@ delete from dl_leases where table_id = :table_id and purpose <> 'purge'
 delete from dl_leases
 where table_id = :table_id and purpose = :purpose and holder = :holder and fencing = :fencing
 
--- name: purge_verifications
-delete from dl_verifications where table_id = :table_id
+-- name: forget_verification
+update dl_tables set
+    verify_started_at = null, verified_at = null, verified_version = null, findings = null,
+    verify_runs = 0
+where table_id = :table_id
 
 -- name: purge_open_work
 delete from dl_open_work where table_id = :table_id
@@ -426,7 +456,7 @@ where table_id = :table_id and version = :version
 -- What a read of a version's files has to know first: how far back the book goes, and whether,
 -- up to a limit how often, files of the version have ended since.
 -- name: ended_since
-select t.properties, (
+select t.history_floor, (
     select count(*) from (
         select 1 from dl_removed_files f
         where f.table_id = :table_id and f.ended_version > :version limit :most
@@ -534,7 +564,8 @@ on conflict (table_id, version) do nothing
 select
     t.table_id, case when t.namespace = '' then t.name else t.namespace || '.' || t.name end,
     t.location, t.mirrored_through, t.current_version, v.committed_at, s.status, s.retry_count,
-    s.last_attempt_at, s.next_attempt_at, s.error_message, t.properties, t.state
+    s.last_attempt_at, s.next_attempt_at, s.error_message, t.properties, t.state,
+    t.mirror_paused
 from dl_tables t
 left join dl_table_versions v on v.table_id = t.table_id and v.version = t.mirrored_through + 1
 left join dl_mirror_status s on s.table_id = t.table_id and s.version = t.mirrored_through + 1
@@ -730,17 +761,23 @@ where table_id = :table_id and version < (
 )
 
 -- name: verifications
-select table_id, started_at, verified_at, version, findings, runs from dl_verifications
+select table_id, verify_started_at, verified_at, verified_version, findings, verify_runs
+from dl_tables
+where verify_started_at is not null
 
 -- name: verification
-select table_id, started_at, verified_at, version, findings, runs from dl_verifications
-where table_id = :table_id
+select table_id, verify_started_at, verified_at, verified_version, findings, verify_runs
+from dl_tables
+where table_id = :table_id and verify_started_at is not null
 
 -- name: begin_verification
-insert into dl_verifications (table_id, started_at) values (:table_id, :now)
-on conflict (table_id) do update set started_at = excluded.started_at
+update dl_tables set verify_started_at = :now
+where table_id = :table_id and state not in ('deleted', 'detached')
 
+-- A table that was given back to others meanwhile is theirs to verify, and a worker has no right to
+-- change its row.
 -- name: end_verification
-update dl_verifications set
-    verified_at = :now, version = :version, findings = :findings, runs = runs + 1
-where table_id = :table_id
+update dl_tables set
+    verified_at = :now, verified_version = :version, findings = :findings,
+    verify_runs = verify_runs + 1
+where table_id = :table_id and state not in ('deleted', 'detached')

@@ -2,13 +2,7 @@
 -- `:rows` in it, and `{row.name}` is a value of the row.
 
 -- name: lock_table
-select json_array(
-    t.table_id, t.namespace, t.name, t.location, t.location_key, t.created_at, t.current_version,
-    t.last_ict, t.metadata_version, t.protocol_version, t.state, t.first_version,
-    t.mirrored_through, t.log_floor, t.properties, t.is_vacuuming, t.epoch, 0
-) as row_json
-from dl_tables t
-where t.table_id = :table_id
+select {locked_columns} from dl_tables t where t.table_id = :table_id
 
 -- name: insert_files
 insert into dl_files (
@@ -199,7 +193,7 @@ select
         select f.file_id from dl_files f
         where f.table_id = :table_id order by f.added_version desc, f.file_id desc limit 1
     ),
-    t.properties, c.epoch
+    t.history_floor, c.epoch
 from dl_catalog c left join dl_tables t on t.table_id = :table_id
 
 -- name: apply_schema_version
