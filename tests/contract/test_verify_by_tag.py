@@ -325,7 +325,7 @@ def test_a_worker_killed_while_it_remembers_leaves_the_rest_to_the_next(
     assert len(world.tags()) == (0 if point.startswith("before") else 5)
 
     world.sql("update dl_leases set expires_at = 0")
-    world.sql("update dl_verifications set started_at = 0")
+    world.sql("update dl_tables set verify_started_at = 0")
     event = world.verify()
     # the run that was killed does not count: the same share is read again
     assert commit_key(0) in world.commits_read()
