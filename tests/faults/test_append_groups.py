@@ -129,6 +129,22 @@ def test_a_leader_that_is_interrupted_leaves_the_others_their_outcome(opened, po
     check_invariants(catalog, "orders", acknowledged=made)
 
 
+@pytest.mark.parametrize(("ahead_ms", "pauses"), [(5_000, []), (60_000, [0.004])])
+def test_times_that_run_ahead_of_the_clock_slow_groups_down(opened, monkeypatch, ahead_ms, pauses):
+    catalog, table = opened
+    table.commit([an_add("warm")])
+    committer = catalog._session.book.committer
+    ahead = table.refresh().last_ict + ahead_ms
+    with committer.database.write() as work:
+        work.run("raise_last_ict", table_id=table.table_id, ict=ahead)
+    slept = []
+    monkeypatch.setattr(committer, "sleep", slept.append)
+    outcomes = commit_in_one_group(catalog, table, _appends(table, 4))
+    assert all(isinstance(outcome, int) for outcome in outcomes)
+    assert slept == pauses
+    check_invariants(catalog, "orders")
+
+
 def test_nobody_waits_for_a_leader_that_hangs(opened, monkeypatch):
     monkeypatch.setattr(append_groups, "_WAIT_TO_BE_TAKEN_S", 0.05)
     catalog, table = opened
