@@ -71,10 +71,9 @@ grant update (current_version, last_ict, metadata_version, protocol_version) on 
 grant update (value) on dl_counters to :"writer";
 grant insert on
   dl_table_versions, dl_payload_chunks, dl_metadata_updates, dl_protocol_updates,
-  dl_domain_metadata, dl_txn_actions, dl_txns, dl_files, dl_removed_files, dl_partitions,
+  dl_domain_metadata, dl_txn_actions, dl_files, dl_removed_files, dl_partitions,
   dl_stats_columns, dl_stats_num, dl_stats_text
   to :"writer";
-grant update (txn_version, last_updated) on dl_txns to :"writer";
 grant update (until_version) on dl_stats_columns to :"writer";
 grant delete on dl_files to :"writer";
 grant insert, update (expires_at), delete on dl_open_work to :"writer";

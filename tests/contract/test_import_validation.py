@@ -14,7 +14,7 @@ ENDED = (
     "(select min(file_id) from dl_removed_files where table_id = '{t}' "
     "and ended_version > added_version + 1)"
 )
-TXN = "(select min(app_id) from dl_txns where table_id = '{t}')"
+TXN = "(select min(app_id) from dl_txn_actions where table_id = '{t}')"
 # what is done to the book, and which comparison must notice
 WRONGS = {
     "a file is missing": (f"delete from dl_files where file_id = {LIVE}", "files"),
@@ -80,14 +80,10 @@ WRONGS = {
         "versions",
     ),
     "a transaction has another number": (
-        f"update dl_txns set txn_version = 77 where table_id = '{{t}}' and app_id = {TXN}",
-        "txns that writers ask for",
+        f"update dl_txn_actions set txn_version = 77 where table_id = '{{t}}' and app_id = {TXN}",
+        "txns",
     ),
     "a transaction is missing": (
-        f"delete from dl_txns where table_id = '{{t}}' and app_id = {TXN}",
-        "txns that writers ask for",
-    ),
-    "the past of a transaction is missing": (
         f"delete from dl_txn_actions where table_id = '{{t}}' and app_id = {TXN}",
         "txns",
     ),

@@ -156,7 +156,7 @@ def test_no_writer_rewrites_history(lake, table):
                 "delete from dl_table_versions",
                 "delete from dl_removed_files",
                 "update dl_files set path = 'x'",
-                "truncate dl_txns",
+                "truncate dl_txn_actions",
                 "insert into dl_schema_version values (99, 'x', 0)",
                 "update dl_tables set state = 'deleted'",
             ):

@@ -144,7 +144,6 @@ class BulkLoad:
         if window.txns.num_rows:
             work.stage("create_import_txns", window.txns)
             work.run("insert_import_txns", table_id=self.table_id)
-            work.run("upsert_import_txns", table_id=self.table_id)
         if window.domains.num_rows:
             work.stage("create_import_domains", window.domains)
             work.run("insert_import_domains", table_id=self.table_id)

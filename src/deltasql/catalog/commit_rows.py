@@ -262,7 +262,6 @@ def _insert_metadata(work: Work, plan: VersionPlan) -> None:
                     "last_updated": action.last_updated,
                 }
                 work.run("insert_txn", **shared, **values)
-                work.run("upsert_txn", table_id=table_id, **values)
 
 
 def metadata_columns(action: Metadata) -> dict[str, Any]:

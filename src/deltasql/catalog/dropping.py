@@ -26,7 +26,6 @@ PURGE = (
     "purge_stats_columns",
     "purge_mirror_rows",
     "purge_log_files",
-    "purge_txns",
 )
 # What is known of work on a table; a dropped table has none.
 _WORK = ("purge_leases", "forget_verification", "purge_open_work")

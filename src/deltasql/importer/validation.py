@@ -112,8 +112,6 @@ class Validator:
         yield Check("metadata", version, _words(expected), _words(found))
         txns = {txn.app_id: txn.version for txn in snapshot.txns()}
         yield Check("txns", version, witness.txns, txns)
-        newest = self.book.database.rows("newest_txns", table_id=self.row.table_id)
-        yield Check("txns that writers ask for", version, witness.txns, dict(newest))
         domains = {one.domain: one.configuration for one in snapshot.domains()}
         yield Check("domains", version, witness.domains, domains)
 

@@ -175,16 +175,6 @@ from import_versions
 insert into dl_txn_actions (table_id, app_id, version, txn_version, last_updated)
 select cast(:table_id as {uuid}), app_id, version, txn_version, last_updated from import_txns
 
--- The newest version of the log counts, as in every replay.
--- name: upsert_import_txns
-insert into dl_txns (table_id, app_id, txn_version, last_updated)
-select cast(:table_id as {uuid}), n.app_id, n.txn_version, n.last_updated from (
-    select t.*, row_number() over (partition by t.app_id order by t.version desc) as turn
-    from import_txns t
-) n where n.turn = 1
-on conflict (table_id, app_id) do update set
-    txn_version = excluded.txn_version, last_updated = excluded.last_updated
-
 -- name: insert_import_domains
 insert into dl_domain_metadata (table_id, domain, version, configuration, removed)
 select cast(:table_id as {uuid}), domain, version, configuration, removed from import_domains
@@ -255,9 +245,6 @@ select
 from dl_removed_files
 where table_id = cast(:table_id as {uuid}) and ended_version > :since
     and added_version is not null
-
--- name: newest_txns
-select app_id, txn_version from dl_txns where table_id = cast(:table_id as {uuid})
 
 -- The statistics of files that came in bulk. A column's rows arrive before the column counts.
 -- name: create_import_stats_num

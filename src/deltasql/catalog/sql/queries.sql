@@ -199,24 +199,29 @@ insert into dl_txn_actions (table_id, app_id, version, txn_version, last_updated
 values (:table_id, :app_id, :version, :txn_version, :last_updated)
 
 -- name: current_txn
-select txn_version from dl_txns where table_id = :table_id and app_id = :app_id
+select txn_version from dl_txn_actions where table_id = :table_id and app_id = :app_id
+order by version desc limit 1
 
 -- name: version_of_txn
 select min(version) from dl_txn_actions
 where table_id = :table_id and app_id = :app_id and txn_version >= :txn_version
 
--- name: upsert_txn
-insert into dl_txns (table_id, app_id, txn_version, last_updated)
-values (:table_id, :app_id, :txn_version, :last_updated)
-on conflict (table_id, app_id) do update set
-    txn_version = excluded.txn_version, last_updated = excluded.last_updated
-where excluded.txn_version > dl_txns.txn_version
-
+-- Steps from each application to the next one in the index: a stream has very many rows.
 -- name: txns_at
-select d.app_id, d.txn_version, d.last_updated from dl_txn_actions d
-where d.table_id = :table_id and d.version = (
+with recursive apps (app_id) as (
+    select min(t.app_id) from dl_txn_actions t where t.table_id = :table_id
+    union all
+    select (
+        select min(t.app_id) from dl_txn_actions t
+        where t.table_id = :table_id and t.app_id > apps.app_id
+    )
+    from apps where apps.app_id is not null
+)
+select d.app_id, d.txn_version, d.last_updated
+from apps
+join dl_txn_actions d on d.table_id = :table_id and d.app_id = apps.app_id and d.version = (
     select max(e.version) from dl_txn_actions e
-    where e.table_id = d.table_id and e.app_id = d.app_id and e.version <= :version
+    where e.table_id = :table_id and e.app_id = apps.app_id and e.version <= :version
 )
 order by d.app_id
 
@@ -346,9 +351,6 @@ delete from dl_mirror_status where table_id = :table_id
 
 -- name: purge_log_files
 delete from dl_log_files where table_id = :table_id
-
--- name: purge_txns
-delete from dl_txns where table_id = :table_id
 
 -- name: purge_vacuumed_files
 delete from dl_vacuumed_files where table_id = :table_id
