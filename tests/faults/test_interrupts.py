@@ -30,6 +30,19 @@ def test_five_hundred_interrupts_at_random_moments_lock_nobody_out(catalog_uri, 
     _interrupt(catalog_uri, tmp_path, seed=2, count=500)
 
 
+@pytest.mark.verify
+def test_interrupts_of_the_main_thread_leave_no_other_thread_waiting(catalog_uri, tmp_path):
+    with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
+        a_table(catalog, tmp_path)
+        name = "append_interrupted_beside_threads"
+        found = processes.finish(processes.start(name, catalog_uri, "orders", "3", "120"))
+        assert found["interrupts"] >= 118  # the collector of garbage swallows one now and then
+        # one that waits for an outcome that nobody will bring waits for two minutes
+        assert found["longest_wait_s"] < 60
+        assert len(found["acknowledged"]) > 120
+        check_invariants(catalog, "orders", acknowledged=found["acknowledged"])
+
+
 def test_an_interrupt_inside_a_pipeline_is_told_as_such(postgres_server, tmp_path, monkeypatch):
     """psycopg says "cannot exit pipeline mode while busy" then, as if the database were away."""
     fetch = psycopg.Cursor._select_current_result

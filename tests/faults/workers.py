@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -251,6 +252,51 @@ def read_often(uri: str, table: str, count: str) -> None:
             assert snapshot.files(["path"]).num_rows == snapshot.version
             seen.append(snapshot.version)
     print(json.dumps(seen))
+
+
+def append_interrupted_beside_threads(uri: str, table: str, seed: str, count: str) -> None:
+    """Append by threads, and by the main thread while Ctrl-C comes; print what was acknowledged.
+
+    Prints the longest wait of a thread too: an interrupted leader must not leave anybody waiting.
+    """
+    chance = random.Random(int(seed))
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    acknowledged: dict[str, int] = {}
+    waits: list[float] = []
+    is_over = threading.Event()
+    with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
+        orders = catalog.table(table)
+        orders.version  # noqa: B018 (opens the catalog before the threads do)
+
+        def append(worker: int) -> None:
+            number = 0
+            while not is_over.is_set():
+                token, number, started = f"{worker}-{number}", number + 1, time.monotonic()
+                acknowledged[token] = orders.commit([an_add(token)], commit_id=token)
+                waits.append(time.monotonic() - started)
+
+        threads = [threading.Thread(target=append, args=(n,), daemon=True) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        tokens = [f"main-{number}" for number in range(int(count))]
+        interrupts = 0
+        for token in tokens:
+            try:
+                started = time.monotonic()
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.02))
+                while time.monotonic() < started + 1.0:
+                    acknowledged[token] = orders.commit([an_add(token)], commit_id=token)
+            except KeyboardInterrupt:
+                interrupts += 1
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        for token in tokens:
+            acknowledged[token] = orders.commit([an_add(token)], commit_id=token)
+        is_over.set()
+        for thread in threads:
+            thread.join()
+    found = {"acknowledged": acknowledged, "interrupts": interrupts, "longest_wait_s": max(waits)}
+    print(json.dumps(found))
 
 
 def append_interrupted(uri: str, table: str, seed: str, count: str) -> None:

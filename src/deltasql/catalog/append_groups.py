@@ -2,18 +2,21 @@
 
 The first thread that finds nobody at work leads: it takes the appends that wait and sends them as
 one transaction, each with its own version, time, bytes, token and outcome. The others sleep until
-theirs is done, or until they lead the next group.
+theirs is sent, or until they lead the next group.
 
 To lead is an optimization and no lock. The row lock and the unique tokens keep commits right, so
 an append whose group failed, or that has waited long, is sent alone by its own thread.
+
+Signal handlers raise in the main thread, between any two statements. So that it leaves no append of
+others half done, the main thread takes none: it sends its own alone.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
 from deltasql.catalog.commit_request import CommitRequest, Committed
 from deltasql.crash import crash_point
@@ -21,7 +24,7 @@ from deltasql.errors import DeltaSqlError
 from deltasql.forks import start_afresh_after_fork
 
 MAX_GROUP = 64
-# How long an append waits for a leader to take it. Leaders may be stopped by an interrupt.
+# How long an append waits to be taken by a leader; then it leads, whoever else does.
 _WAIT_TO_BE_TAKEN_S = 2.0
 # How long it waits for the outcome of its group; longer than a leader waits for any lock.
 _WAIT_FOR_OUTCOME_S = 120.0
@@ -30,19 +33,13 @@ _WAIT_FOR_OUTCOME_S = 120.0
 SendGroup = Callable[[Sequence[CommitRequest]], Sequence[Committed | None]]
 
 
-class _Stage(Enum):
-    WAITING = "waiting"
-    LEADING = "leading"
-    TAKEN = "taken"
-    SENT = "sent"
-
-
 @dataclass(slots=True, eq=False)
 class _Append:
     request: CommitRequest
-    stage: _Stage = _Stage.WAITING
+    is_taken: bool = False
+    is_sent: bool = False
     outcome: Committed | None = None
-    changed: threading.Event = field(default_factory=threading.Event)
+    wake: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass(slots=True)
@@ -51,13 +48,6 @@ class _Queue:
 
     waiting: list[_Append] = field(default_factory=list)
     leader: _Append | None = None
-
-    def promote_next(self) -> None:
-        """Let the append lead that has waited longest."""
-        self.leader = self.waiting.pop(0) if self.waiting else None
-        if self.leader is not None:
-            self.leader.stage = _Stage.LEADING
-            self.leader.changed.set()
 
 
 class AppendGroups:
@@ -78,44 +68,56 @@ class AppendGroups:
     ) -> Committed:
         """Commit an append: in a group by `send`, or by calling `alone`."""
         append = _Append(request)
-        queue = self._enter(append)
         try:
-            if queue.leader is not append:
-                self._wait(queue, append)
-            if append.stage is _Stage.LEADING:
-                self._lead(queue, append, send)
-                if append.outcome is None:  # it still leads: others gather meanwhile
-                    return alone()
+            if not self._leads_at_once(append):
+                self._wait(append)
+            if not append.is_taken and not _is_interruptible():
+                self._lead(append, send)
+            if append.outcome is None:  # a leader still leads: others gather meanwhile
+                return alone()
         finally:
-            self._leave(queue, append)
-        return alone() if append.outcome is None else append.outcome
+            self._leave(append)
+        return append.outcome
 
-    def _enter(self, append: _Append) -> _Queue:
+    def _leads_at_once(self, append: _Append) -> bool:
         with self._lock:
             queue = self._queues.setdefault(append.request.table_id, _Queue())
-            queue.waiting.append(append)
             if queue.leader is None:
-                queue.promote_next()
-            return queue
+                queue.leader = append
+            else:
+                queue.waiting.append(append)
+            return queue.leader is append
 
-    def _wait(self, queue: _Queue, append: _Append) -> None:
-        """Wait until the append was sent, or leads, or has waited too long."""
-        if append.changed.wait(_WAIT_TO_BE_TAKEN_S):
-            return
-        with self._lock:
-            if append.stage is _Stage.WAITING:
-                queue.waiting.remove(append)
-                append.stage = _Stage.SENT
-                queue.promote_next()  # the leader may be gone; if it is only slow, there are two
-                return
-        append.changed.wait(_WAIT_FOR_OUTCOME_S)
+    def _wait(self, append: _Append) -> None:
+        """Wait until the append was sent or leads."""
+        started = time.monotonic()
+        while not append.is_sent:
+            patience = _WAIT_FOR_OUTCOME_S if append.is_taken else _WAIT_TO_BE_TAKEN_S
+            left = started + patience - time.monotonic()
+            append.wake.wait(max(left, 0.0))
+            with self._lock:
+                if append.is_sent or (append.is_taken and left <= 0):
+                    return
+                if not append.is_taken and self._may_lead(append, is_late=left <= 0):
+                    return
+                append.wake.clear()
 
-    def _lead(self, queue: _Queue, leader: _Append, send: SendGroup) -> None:
+    def _may_lead(self, append: _Append, *, is_late: bool) -> bool:
+        queue = self._queues.setdefault(append.request.table_id, _Queue())
+        if queue.leader is not None and not is_late:
+            return False
+        if append in queue.waiting:
+            queue.waiting.remove(append)
+        queue.leader = append
+        return True
+
+    def _lead(self, leader: _Append, send: SendGroup) -> None:
         """Send what waits, the leader's own append first; its outcome stays open if it is alone."""
         with self._lock:
+            queue = self._queues.setdefault(leader.request.table_id, _Queue())
             others, queue.waiting = queue.waiting[: MAX_GROUP - 1], queue.waiting[MAX_GROUP - 1 :]
             for append in others:
-                append.stage = _Stage.TAKEN
+                append.is_taken = True
         if not others:
             return
         group = [leader, *others]
@@ -126,17 +128,27 @@ class AppendGroups:
         except DeltaSqlError:
             pass  # each is sent alone, and finds its token where the group was committed after all
         finally:
-            for append, outcome in zip(group, outcomes, strict=True):
-                append.outcome = outcome
-                append.stage = _Stage.SENT
-                append.changed.set()
+            with self._lock:
+                for append, outcome in zip(group, outcomes, strict=True):
+                    append.outcome = outcome
+                    append.is_sent = True
+                    append.wake.set()
 
-    def _leave(self, queue: _Queue, append: _Append) -> None:
-        """Hand the lead over; an append that an interrupt stopped waits no more."""
+    def _leave(self, append: _Append) -> None:
+        """Wake who has waited longest; an append that an interrupt stopped waits no more."""
         with self._lock:
+            queue = self._queues.get(append.request.table_id)
+            if queue is None:
+                return
             if append in queue.waiting:
                 queue.waiting.remove(append)
             if queue.leader is append:
-                queue.promote_next()
-            if queue.leader is None and self._queues.get(append.request.table_id) is queue:
+                queue.leader = None
+            if queue.leader is None and queue.waiting:
+                queue.waiting[0].wake.set()
+            elif queue.leader is None:
                 del self._queues[append.request.table_id]
+
+
+def _is_interruptible() -> bool:
+    return threading.current_thread() is threading.main_thread()

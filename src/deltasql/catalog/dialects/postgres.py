@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import select
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -91,11 +92,12 @@ class PostgresDatabase:
     def write_once(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run one statement as a transaction of its own, in one round trip."""
         query = self.queries.get(name).text.encode()
+        handled = sys.exception()
         with self._mapped(), self._pool.connection() as connection:
             try:
                 return connection.execute(query, params).fetchall()
             except psycopg.Error as error:
-                if connection.closed:
+                if connection.closed and hidden_interrupt(error, handled) is None:
                     raise CommitUnknownError(
                         "The connection to the catalog was lost during a commit."
                     ) from error
@@ -241,6 +243,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[_PostgresWork]:
+        handled = sys.exception()
         with self._mapped(), self._pool.connection() as connection:
             work = _PostgresWork(connection, self.queries, self._clock)
             committing = False
@@ -249,9 +252,9 @@ class PostgresDatabase:
                     connection.execute(begin.encode())
                     try:
                         yield work
-                    except BaseException:
+                    except BaseException as error:
                         # Take in what the server still has to say, so that the pipeline ends well.
-                        with suppress(psycopg.Error):
+                        with _ignored_errors(error):
                             pipeline.sync()
                         raise
                     committing = True
@@ -259,9 +262,9 @@ class PostgresDatabase:
             except BaseException as error:
                 if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
                     connection.close()  # a standby: another connection may find the primary
-                _roll_back(connection)
+                _roll_back(connection, error)
                 is_lost = connection.closed and isinstance(error, psycopg.Error)
-                if committing and is_lost and hidden_interrupt(error) is None:
+                if committing and is_lost and hidden_interrupt(error, handled) is None:
                     raise CommitUnknownError(
                         "The connection to the catalog was lost during COMMIT."
                     ) from error
@@ -407,11 +410,31 @@ def _is_alive(connection: psycopg.Connection[Any]) -> bool:
     return not poll.poll(0)
 
 
-def _roll_back(connection: psycopg.Connection[Any]) -> None:
-    """End the transaction if the connection still lives; a dead one is thrown away by the pool."""
+def _roll_back(connection: psycopg.Connection[Any], error: BaseException) -> None:
+    """End the transaction if the connection still lives; a dead one is thrown away by the pool.
+
+    An interrupt may leave the connection inside of a pipeline that the driver believes to have
+    ended: then nothing is ever answered on it.
+    """
     if connection.closed:
         return
-    try:
-        connection.execute("rollback")
-    except psycopg.Error:
+    if not isinstance(error, Exception) or connection.info.pipeline_status:
         connection.close()
+        return
+    with _ignored_errors(error):
+        try:
+            connection.execute("rollback")
+        except psycopg.Error:
+            connection.close()
+            raise
+
+
+@contextmanager
+def _ignored_errors(handled: BaseException) -> Iterator[None]:
+    """Ignore errors of the driver while another one is handled, but not an interrupt."""
+    try:
+        yield
+    except psycopg.Error as error:
+        interrupt = hidden_interrupt(error, handled)
+        if interrupt is not None:
+            raise interrupt from None

@@ -7,6 +7,7 @@ text is not understood, the database counts as not answering.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -53,52 +54,57 @@ _REFUSALS = (
         _WANTS_OTHER,
     ),
 )
-_DISTURBED = "cannot exit pipeline mode while busy"
+_BUSY = (
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.LockNotAvailable,
+)
 _PREAMBLE = re.compile(r"^.*?(?: failed: |\b[A-Z]+:  )(?=\S)")
 
 
 @contextmanager
 def mapped() -> Iterator[None]:
     """Raise our error for whatever a driver raises inside."""
+    handled = sys.exception()
     try:
         yield
-    except psycopg.errors.UniqueViolation as error:
-        raise UniqueViolationError(f"The catalog refused a row: {_first_line(error)}.") from error
-    except (psycopg.errors.DataError, UnicodeEncodeError) as error:
+    except UnicodeEncodeError as error:
         raise BadArgumentError(f"PostgreSQL cannot hold a value: {_first_line(error)}.") from error
-    except (
-        psycopg.errors.DeadlockDetected,
-        psycopg.errors.SerializationFailure,
-        psycopg.errors.LockNotAvailable,
-    ) as error:
-        raise CatalogUnavailableError(f"The catalog is busy: {_first_line(error)}.") from error
     except (psycopg.Error, Error) as error:
-        interrupt = hidden_interrupt(error)
+        interrupt = hidden_interrupt(error, handled)
         if interrupt is not None:
             raise interrupt from None
-        if error.sqlstate == _NOT_UNIQUE:  # told by the other driver
-            raise UniqueViolationError(
-                f"The catalog refused a row: {_first_line(error)}."
-            ) from error
         raise _ours(error) from error
 
 
-def hidden_interrupt(error: BaseException) -> KeyboardInterrupt | None:
-    """Return the Ctrl-C behind an error of psycopg, which cannot leave a pipeline at any moment."""
-    context = error.__context__ if _DISTURBED in str(error) else None
-    return context if isinstance(context, KeyboardInterrupt) else None
+def hidden_interrupt(
+    error: BaseException, handled: BaseException | None
+) -> KeyboardInterrupt | None:
+    """Return the Ctrl-C that an error of psycopg has taken the place of.
+
+    After an interrupt psycopg cancels the statement and waits once more. What the server says then,
+    or that a pipeline cannot be left, is raised instead. `handled` is the exception that the caller
+    was handling before: an interrupt of long ago.
+    """
+    context = error.__context__
+    is_new = isinstance(context, KeyboardInterrupt) and context is not handled
+    return context if is_new else None  # type: ignore[return-value]
 
 
 def _ours(error: psycopg.Error | Error) -> DeltaSqlError:
     text, state = _first_line(error), error.sqlstate or ""
+    if isinstance(error, psycopg.errors.UniqueViolation) or state == _NOT_UNIQUE:
+        return UniqueViolationError(f"The catalog refused a row: {text}.")
+    if isinstance(error, psycopg.errors.DataError) or state.startswith(_TOO_LARGE):
+        return BadArgumentError(f"PostgreSQL cannot hold a value: {text}.")
+    if isinstance(error, _BUSY):
+        return CatalogUnavailableError(f"The catalog is busy: {text}.")
     if state == _NO_RIGHT:
         if isinstance(error, psycopg.Error):
             text = error.diag.message_primary or text
         return PermissionDeniedError(
             f"The database role may not do this: {_after_preamble(text)}.", **_place(text)
         )
-    if state.startswith(_TOO_LARGE):
-        return BadArgumentError(f"PostgreSQL cannot hold a value: {text}.")
     is_operational = isinstance(error, psycopg.OperationalError | OperationalError)
     if state.startswith(_UNAVAILABLE) or is_operational:
         return _refusal(str(error)) or CatalogUnavailableError(
