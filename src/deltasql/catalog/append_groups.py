@@ -24,7 +24,7 @@ from deltasql.errors import DeltaSqlError
 from deltasql.forks import start_afresh_after_fork
 
 MAX_GROUP = 64
-# How long an append waits to be taken by a leader; then it leads, whoever else does.
+# How long an append waits to be taken by a leader. Then it leads too.
 _WAIT_TO_BE_TAKEN_S = 2.0
 # How long it waits for the outcome of its group; longer than a leader waits for any lock.
 _WAIT_FOR_OUTCOME_S = 120.0

@@ -301,7 +301,7 @@ def _record_version(work: Work, database: Database, plan: VersionPlan) -> None:
     if database.dialect.has_writing_ctes:
         work.run("record_version", **version, **head)
         return
-    work.run("insert_version", **version)
+    work.run("insert_versions", **version)
     place = {"table_id": plan.request.table_id, "version": plan.version}
     work.run(
         "insert_mirror_row",

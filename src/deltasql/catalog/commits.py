@@ -144,12 +144,12 @@ class Committer:
         if len(set(tables)) != len(tables):
             raise InvalidCommitError("A transaction commits to each table once.")
         is_single = len(requests) == 1 and transaction_id is None and create is None and not reads
-        if not is_single:
-            return self._commit_alone(requests, transaction_id, create, reads)
-        if not self._may_be_grouped(requests[0]):
-            return self._commit_alone(requests)
-        alone = partial(self._commit_alone, requests)
-        return [self._groups.commit(requests[0], self._send_group, lambda: alone()[0])]
+        alone = partial(
+            self._commit_alone, requests, transaction_id, create, reads, may_be_fast=is_single
+        )
+        if is_single and self._may_be_grouped(requests[0]):
+            return [self._groups.commit(requests[0], self._send_group, lambda: alone()[0])]
+        return alone()
 
     def _may_be_grouped(self, request: CommitRequest) -> bool:
         """Tell whether a request is a small append that depends on no other commit."""
@@ -208,11 +208,12 @@ class Committer:
     def _commit_alone(
         self,
         requests: Sequence[CommitRequest],
-        transaction_id: str | None = None,
-        create: NewTable | None = None,
-        reads: Sequence[TableRead] = (),
+        transaction_id: str | None,
+        create: NewTable | None,
+        reads: Sequence[TableRead],
+        *,
+        may_be_fast: bool,
     ) -> list[Committed]:
-        may_be_fast = len(requests) == 1 and transaction_id is None and create is None and not reads
         lost: Exception | None = None
         for _ in range(_SENDS):
             try:

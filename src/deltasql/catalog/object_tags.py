@@ -1,7 +1,7 @@
 """The size and entity tag that each object of a log had when its bytes were found to be SQL's.
 
-Whoever lists the log can then tell which objects nobody has touched since, without reading them.
-What is remembered names the digest too: of bytes that SQL no longer has it says nothing.
+A listing of the log then shows which objects are unchanged, without reading them. Each tag is
+stored with a digest, so a tag of bytes that SQL no longer has is not used.
 """
 
 from __future__ import annotations

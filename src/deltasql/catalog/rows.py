@@ -1,4 +1,4 @@
-"""Rows of the book as values."""
+"""Rows of the catalog as values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TableState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A table as the book has it; a field for each column that is read, of the same name.
+    """A row of dl_tables; a field for each column that is read, of the same name.
 
     Versions below `history_floor` were forgotten. The log of a table with `mirror_paused` is not
     written until an operator resumes it.
@@ -56,7 +56,7 @@ class TableRow:
 
     @property
     def oldest_version(self) -> int:
-        """The oldest version that the book still has."""
+        """The oldest version that the catalog still has."""
         return max(self.first_version, self.history_floor)
 
     @property

@@ -82,7 +82,8 @@ select
 from dl_table_versions
 where table_id = :table_id and commit_id = :commit_id
 
--- name: insert_version
+-- One version; PostgreSQL takes several at once, SQLite runs it for each.
+-- name: insert_versions
 insert into dl_table_versions (
     table_id, version, committed_at, committer, operation, operation_params, operation_metrics,
     in_commit_timestamp, read_version, is_blind_append, commit_id, transaction_id, adds, removes,

@@ -17,19 +17,6 @@ select
     {row.clustering_provider}, {row.data_change}, {row.added_version}, {row.extra}
 from json_each(:rows) r
 
--- Run once for each row, because of its bytes.
--- name: insert_versions
-insert into dl_table_versions (
-    table_id, version, committed_at, committer, operation, operation_params, operation_metrics,
-    in_commit_timestamp, read_version, is_blind_append, commit_id, transaction_id, adds, removes,
-    actions, bytes_added, bytes_removed, user_metadata, client, payload, payload_bytes, digest, origin
-) values (
-    :table_id, :version, :committed_at, :committer, :operation, :operation_params,
-    :operation_metrics, :in_commit_timestamp, :read_version, :is_blind_append, :commit_id,
-    :transaction_id, :adds, :removes, :actions, :bytes_added, :bytes_removed, :user_metadata,
-    :client, :payload, :payload_bytes, :digest, :origin
-)
-
 -- name: insert_mirror_rows
 insert into dl_mirror_status (
     table_id, version, status, json_written, checkpoint_written, digest, retry_count, updated_at
