@@ -59,7 +59,7 @@ def insert_version(work: Work, database: Database, plan: VersionPlan) -> None:
     crash_point("after-files")
     _insert_partitions(work, plan)
     _insert_files(work, [plan])
-    _record_version(work, database, plan)
+    _record_version(work, plan)
     crash_point("after-version-row")
 
 
@@ -294,23 +294,10 @@ def protocol_columns(action: Protocol) -> dict[str, Any]:
     }
 
 
-def _record_version(work: Work, database: Database, plan: VersionPlan) -> None:
+def _record_version(work: Work, plan: VersionPlan) -> None:
     """Write the version, its place in the mirror's queue, and the table's new head."""
     version = version_columns(plan) | {"payload": _store_payload(work, plan)}
-    head = _head(plan)
-    if database.dialect.has_writing_ctes:
-        work.run("record_version", **version, **head)
-        return
-    work.run("insert_versions", **version)
-    place = {"table_id": plan.request.table_id, "version": plan.version}
-    work.run(
-        "insert_mirror_row",
-        **place,
-        status="PENDING",
-        digest=plan.commit.digest,
-        now=plan.timestamp,
-    )
-    work.run("advance_table", **place, ict=plan.timestamp, **head)
+    work.run("record_version", **version, **_head(plan))
 
 
 def _head(plan: VersionPlan) -> dict[str, Any]:

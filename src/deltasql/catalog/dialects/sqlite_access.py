@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from deltasql.errors import CatalogReplacedError, CatalogUnavailableError
 
@@ -27,8 +27,7 @@ class Access(StrEnum):
     FROZEN = "mode=ro&immutable=1"
 
 
-@dataclass(frozen=True, slots=True)
-class FileIdentity:
+class FileIdentity(NamedTuple):
     """Which file it is, whatever its name is by now."""
 
     device: int

@@ -106,11 +106,16 @@ def query_once(path: Path, access: Access, text: str) -> list[tuple[Any, ...]]:
 
 
 class _Library:
-    """The way of a statement into SQLite, as a context: no fork meanwhile, its errors as ours."""
+    """The way of a statement into SQLite, as a context: no fork meanwhile, its errors as ours.
 
-    __slots__ = ("_errors", "_process")
+    A write transaction has passed the gate as a whole: while `is_in_change`, its statements need
+    not pass it again.
+    """
+
+    __slots__ = ("_errors", "_process", "is_in_change")
 
     def __init__(self, path: Path, access: Access) -> None:
+        self.is_in_change = False
         self._errors = DriverErrors(path, access)
         self._process = fork_count()
 
@@ -120,7 +125,8 @@ class _Library:
                 "A connection to the catalog was opened before this process was forked.",
                 hint="Begin the read or the transaction again in this process.",
             )
-        _gate.call.__enter__()
+        if not self.is_in_change:
+            _gate.call.__enter__()
 
     def __exit__(
         self,
@@ -128,7 +134,8 @@ class _Library:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _gate.call.__exit__()
+        if not self.is_in_change:
+            _gate.call.__exit__()
         self._errors.__exit__(kind, error, trace)
 
 
@@ -202,6 +209,7 @@ class SqliteConnection:
         """Tell whether nothing is open on the connection, so that another thread may use it."""
         is_free = not (self._is_broken or self._is_locked or self._is_in_transaction)
         is_free &= self._access is not Access.FROZEN  # for one use only
+        is_free &= not self._library.is_in_change  # an interrupt came at the end of a write
         return is_free and self._raw is not None and not self._raw.is_unfinished
 
     def is_usable(self) -> bool:
@@ -265,18 +273,25 @@ class SqliteConnection:
         try:
             self._locks.lock_for_write()
             with _gate.change:  # a child that is forked inside could never write
-                self._is_in_transaction = True
+                self._library.is_in_change = True
                 try:
-                    self.execute("begin immediate")
-                    self._require_files()
-                    yield
-                except BaseException:
-                    self._roll_back()
-                    raise
-                self._commit()
-                self._checkpoint_if_due()
+                    yield from self._transaction()
+                finally:
+                    self._library.is_in_change = False
         finally:
             self._unlock()
+
+    def _transaction(self) -> Iterator[None]:
+        self._is_in_transaction = True
+        try:
+            self.execute("begin immediate")
+            self._require_files()
+            yield
+        except BaseException:
+            self._roll_back()
+            raise
+        self._commit()
+        self._checkpoint_if_due()
 
     def execute(self, text: str, values: bytes | None = None, blob: bytes | None = None) -> None:
         """Run a statement."""

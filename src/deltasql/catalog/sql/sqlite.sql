@@ -17,6 +17,20 @@ select
     {row.clustering_provider}, {row.data_change}, {row.added_version}, {row.extra}
 from json_each(:rows) r
 
+-- name: record_version
+insert into dl_new_versions (
+    table_id, version, committed_at, committer, operation, operation_params, operation_metrics,
+    in_commit_timestamp, read_version, is_blind_append, commit_id, transaction_id, adds, removes,
+    actions, bytes_added, bytes_removed, user_metadata, client, payload, payload_bytes, digest,
+    origin, metadata_changed, protocol_changed, state
+) values (
+    :table_id, :version, :committed_at, :committer, :operation, :operation_params,
+    :operation_metrics, :in_commit_timestamp, :read_version, :is_blind_append, :commit_id,
+    :transaction_id, :adds, :removes, :actions, :bytes_added, :bytes_removed, :user_metadata,
+    :client, :payload, :payload_bytes, :digest, :origin, :metadata_changed, :protocol_changed,
+    :state
+)
+
 -- name: insert_mirror_rows
 insert into dl_mirror_status (
     table_id, version, status, json_written, checkpoint_written, digest, retry_count, updated_at

@@ -1,0 +1,1 @@
+-- A view of SQLite's; PostgreSQL writes to several tables in one statement anyway.
