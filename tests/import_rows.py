@@ -10,7 +10,7 @@ import pyarrow as pa
 
 _OWN = {"table_id", "file_id", "stats_key", "created_at", "updated_at", "recorded_at", "payload"}
 _OWN |= {"last_attempt_at", "next_attempt_at", "properties", "namespace", "name", "location"}
-_OWN |= {"location_key"}
+_OWN |= {"location_key", "table_key"}
 _CHANGING = {"import_timestamp", "imported_at_ms", "source_uri", "validated_at"}
 _COLUMNS = {
     "sqlite": "select m.name as relation, c.name as name from sqlite_master m, "
@@ -20,6 +20,7 @@ _COLUMNS = {
     "and schemaname = table_schema where table_schema = current_schema() "
     "and substr(table_name, 1, 3) = 'dl_'",
 }
+_KEY = "(select k.table_key from dl_tables k where k.table_id = :table_id)"
 _STATS = ("dl_stats_num", "dl_stats_text")
 
 
@@ -28,11 +29,9 @@ def book_rows(catalog, table_id: str) -> dict[str, list]:
     database = catalog._session.book.database
     relations = _relations(database)
     found = {
-        name: _rows(
-            database, f"select {{}} from {name} where table_id = :table_id", names, table_id
-        )
+        name: _rows(database, f"select {{}} from {name} where {_place(names)}", names, table_id)
         for name, names in relations.items()
-        if "table_id" in names and name != "dl_payload_chunks"
+        if {"table_id", "table_key"}.intersection(names) and name != "dl_payload_chunks"
     }
     for kind in _STATS:
         found[kind] = _index(database, kind, relations["dl_stats_columns"], table_id)
@@ -44,6 +43,10 @@ def book_rows(catalog, table_id: str) -> dict[str, list]:
         for version in range(row.first_version, row.current_version + 1)
     ]
     return found
+
+
+def _place(names: list[str]) -> str:
+    return "table_id = :table_id" if "table_id" in names else f"table_key = {_KEY}"
 
 
 def _relations(database) -> dict[str, list[str]]:
@@ -62,7 +65,7 @@ def _index(database, kind: str, names: list[str], table_id: str) -> list[str]:
     )
     query = (
         f"select {{}} from {kind} s join dl_stats_columns c on c.stats_key = s.stats_key "
-        f"join ({files}) f on f.file_id = s.file_id where c.table_id = :table_id"
+        f"join ({files}) f on f.file_id = s.file_id where c.table_key = {_KEY}"
     )
     columns = [f"c.{name}" for name in sorted(set(names) - _OWN)]
     own = ["f.path", "f.dv_id", "f.added_version", "s.low", "s.high"]

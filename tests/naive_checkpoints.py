@@ -13,7 +13,6 @@ from deltasql.log.checkpoint_rows import checkpoint_parts, read_files
 from deltasql.protocol.actions import Action, Add, Remove
 from deltasql.protocol.codec import dump_values, from_json_object
 from deltasql.protocol.files import LOG_FOLDER, LogFile, checkpoint_path
-from deltasql.protocol.identity import path_key
 from deltasql.storage.memory import MemoryStore
 from deltasql.storage.port import ObjectStore
 
@@ -64,13 +63,12 @@ def remove_rows(actions: Iterable[Action]) -> list[dict[str, Any]]:
 
 
 def _tombstone(remove: Remove) -> dict[str, Any]:
-    key, vector = path_key(remove.path), remove.deletion_vector
+    vector = remove.deletion_vector
     values = remove.partition_values
     plain = {} if vector is None else msgspec.to_builtins(vector)
     plain.update(plain.pop("~extra", None) or {})
     return {
         "path": remove.path,
-        "path_key": None if key == remove.path else key,
         "dv_id": remove.dv_id,
         "size": remove.size,
         "partition_values": None if values is None else dump_values(values),

@@ -66,8 +66,9 @@ grant update (verify_started_at, verified_at, verified_version, findings, verify
   to :"worker";
 
 -- Whoever commits. Versions are only ever added: a writer may neither change nor delete one.
-grant update (current_version, last_ict, metadata_version, protocol_version) on dl_tables
-  to :"writer";
+grant update (
+  current_version, last_ict, metadata_version, protocol_version, partitions_emptied
+) on dl_tables to :"writer";
 grant update (value) on dl_counters to :"writer";
 grant insert on
   dl_table_versions, dl_payload_chunks, dl_metadata_updates, dl_protocol_updates,
@@ -76,7 +77,9 @@ grant insert on
   to :"writer";
 grant update (until_version) on dl_stats_columns to :"writer";
 grant delete on dl_files to :"writer";
-grant insert, update (expires_at), delete on dl_open_work to :"writer";
+grant update (empty_since) on dl_partitions to :"writer";
+-- A write in flight is a lease that ends with it.
+grant delete on dl_leases to :"writer";
 
 -- The operator creates, renames, drops, detaches, pauses, cleans up, repairs and recovers. Of what
 -- the audit stands on it deletes nothing: tables stay as rows.

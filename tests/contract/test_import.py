@@ -61,13 +61,13 @@ def require_replayed(catalog, row, history, first=0):
 def tombstones_of(catalog, row):
     """The keys whose last word was a remove, by the rows themselves."""
     database = catalog._session.book.database
-    names = ("path", "path_key", "dv_id", "ended_version", "ended_by")
-    schema = pa.schema([(n, pa.int64() if n == "ended_version" else pa.string()) for n in names])
-    text = f"select {', '.join(names)} from dl_removed_files where table_id = :table_id"
+    names = ("path", "dv_id", "removed_version", "removal")
+    schema = pa.schema([(n, pa.int64() if n == "removed_version" else pa.string()) for n in names])
+    text = f"select {', '.join(names)} from dl_removed_files where table_key = {row.table_key}"
     last = {}
-    for one in database.arrow(text, {"table_id": row.table_id}, schema).to_pylist():
-        key = (one["path_key"] or one["path"], one["dv_id"])
-        last[key] = max(last.get(key, (-1, "")), (one["ended_version"], one["ended_by"]))
+    for one in database.arrow(text, {}, schema).to_pylist():
+        key = (path_key(one["path"]), one["dv_id"])
+        last[key] = max(last.get(key, (-1, "")), (one["removed_version"], one["removal"]))
     live = {(path_key(path), dv) for path, dv, *_ in files_at(catalog, row, None)}
     return {key for key, (_, by) in last.items() if by == "remove" and key not in live}
 

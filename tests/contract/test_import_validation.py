@@ -9,10 +9,11 @@ from deltasql.importer.tasks import LogReader
 from deltasql.protocol.files import commit_key
 from histories import History
 
-LIVE = "(select min(file_id) from dl_files where table_id = '{t}')"
+KEY = "(select table_key from dl_tables where table_id = '{t}')"
+LIVE = f"(select min(file_id) from dl_files where table_key = {KEY})"
 ENDED = (
-    "(select min(file_id) from dl_removed_files where table_id = '{t}' "
-    "and ended_version > added_version + 1)"
+    f"(select min(file_id) from dl_removed_files where table_key = {KEY} "
+    "and removed_version > added_version + 1)"
 )
 TXN = "(select min(app_id) from dl_txn_actions where table_id = '{t}')"
 # what is done to the book, and which comparison must notice
@@ -23,7 +24,7 @@ WRONGS = {
         "files",
     ),
     "a file has another path": (
-        f"update dl_files set path = 'elsewhere', path_key = null where file_id = {LIVE}",
+        f"update dl_files set path = 'elsewhere' where file_id = {LIVE}",
         "files",
     ),
     "a file has another vector": (
@@ -33,12 +34,12 @@ WRONGS = {
     "a file lives twice": (
         f"""
         insert into dl_files (
-            file_id, table_id, path, dv_id, size, modification_time, partition_values, data_change,
-            added_version
+            file_id, table_key, file_key, path, dv_id, size, modification_time, partition_values,
+            data_change, added_version
         )
         select
-            999999999, table_id, path || 'x', dv_id, size, modification_time, partition_values,
-            data_change, added_version
+            999999999, table_key, {{other_key}}, path || 'x', dv_id, size, modification_time,
+            partition_values, data_change, added_version
         from dl_files where file_id = {LIVE}
         """,
         "files",
@@ -64,7 +65,8 @@ WRONGS = {
         "files of all versions",
     ),
     "a file of the past went too early": (
-        f"update dl_removed_files set ended_version = ended_version - 1 where file_id = {ENDED}",
+        "update dl_removed_files set removed_version = removed_version - 1 "
+        f"where file_id = {ENDED}",
         "files of all versions",
     ),
     "a file of the past came later": (
@@ -132,7 +134,8 @@ def validate(catalog, **given):
 def spoil(catalog, text):
     database = catalog._session.book.database
     row = catalog._session.book.table("t")
-    text = text.format(t=row.table_id)
+    other_key = "randomblob(16)" if database.dialect.name == "sqlite" else "gen_random_uuid()"
+    text = text.format(t=row.table_id, other_key=other_key)
     with database.write() as work:
         work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
 

@@ -86,13 +86,13 @@ def test_nobody_but_the_operator_may_change_what_is_written(lake):
         assert "DELETE" not in found["worker", relation]
         assert not found["operator", relation] & {"TRUNCATE", "REFERENCES", "TRIGGER"}
     deleted = {name for name in tables if "DELETE" in found["writer", name]}
-    assert deleted == {"dl_files", "dl_open_work"}
+    assert deleted == {"dl_files", "dl_leases"}
     assert {name for name in tables if "INSERT" in found["worker", name]} == {
         "dl_mirror_status",
         "dl_log_files",
         "dl_leases",
     }
-    assert found["writer", "dl_open_work"] == {"SELECT", "INSERT", "DELETE", "UPDATE(expires_at)"}
+    assert found["writer", "dl_partitions"] == {"SELECT", "INSERT", "UPDATE(empty_since)"}
     history = {"dl_table_versions", "dl_payload_chunks", "dl_metadata_updates", "dl_txn_actions"}
     for relation in history:
         assert found["writer", relation] == {"SELECT", "INSERT"}

@@ -72,6 +72,10 @@ class World:
         with database.write() as work:
             work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
 
+    def end_leases(self) -> None:
+        long_ago = self.catalog._session.book.database.queries.constants["long_ago"]
+        self.sql(f"update dl_leases set expires_at = {long_ago}")
+
     def forget_tags(self) -> None:
         """As a catalog is that was made before tags were remembered."""
         self.sql("update dl_mirror_status set object_size = null, object_tag = null")
@@ -324,7 +328,7 @@ def test_a_worker_killed_while_it_remembers_leaves_the_rest_to_the_next(
     assert process.returncode == -signal.SIGKILL, err
     assert len(world.tags()) == (0 if point.startswith("before") else 5)
 
-    world.sql("update dl_leases set expires_at = 0")
+    world.end_leases()
     world.sql("update dl_tables set verify_started_at = 0")
     event = world.verify()
     # the run that was killed does not count: the same share is read again

@@ -44,7 +44,7 @@ def end_leases(uri: str) -> None:
     with deltasql.connect(uri) as catalog:
         database = catalog._session.book.database
         with database.write() as work:
-            text = "update dl_leases set expires_at = 0"
+            text = f"update dl_leases set expires_at = {database.queries.constants['long_ago']}"
             work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
 
 

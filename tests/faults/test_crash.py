@@ -90,7 +90,7 @@ def test_killed_at_a_point_of_the_worker(catalog_uri, tmp_path, point):
         catalog.create_if_missing()
         database = catalog._session.book.database
         with database.write() as work:
-            text = "update dl_leases set expires_at = 0"
+            text = f"update dl_leases set expires_at = {database.queries.constants['long_ago']}"
             work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
     code, err = _work_as_worker(catalog_uri, tmp_path, {})
     assert code == 0, err

@@ -175,8 +175,9 @@ def tombstones(book: Book, done: Imported, live: list[dict]) -> int:
     """How many files the log still calls removed, by the rows of SQL."""
     names = ("path", "dv_id")
     schema = pa.schema([(name, pa.string()) for name in names])
-    text = "select path, dv_id from dl_removed_files where table_id = :id and ended_by = 'remove'"
-    found = book.catalog._session.book.database.arrow(text, {"id": done.table_id}, schema)
+    text = "select path, dv_id from dl_removed_files where table_key = :key and removal = 'remove'"
+    key = book.catalog._session.book.table_by_id(done.table_id).table_key
+    found = book.catalog._session.book.database.arrow(text, {"key": key}, schema)
     gone = {(path_key(one["path"]), one["dv_id"]) for one in found.to_pylist()}
     return len(gone - {(path_key(file["path"]), file["dv_id"]) for file in live})
 

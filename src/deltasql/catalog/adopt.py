@@ -155,7 +155,7 @@ def insert_found(
         found.transaction_id,
         file_ids=ids,
         indexed=indexed,
-        new_partitions=cache.new_partitions(row.table_id, texts),
+        new_partitions=sorted(texts),
         supersede=True,
         origin=origin,
     )

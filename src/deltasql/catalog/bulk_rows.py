@@ -12,13 +12,15 @@ import pyarrow as pa
 
 from deltasql.protocol.actions import Metadata, Protocol
 
+HASH = pa.binary(16)
 _TEXT, _LONG, _BOOL, _BYTES = pa.string(), pa.int64(), pa.bool_(), pa.binary()
 
 # A file as an add tells it, in the columns of dl_files.
 ADD_SCHEMA = pa.schema(
     [
         ("path", _TEXT),
-        ("path_key", _TEXT),
+        ("file_key", HASH),
+        ("path_hash", HASH),
         ("dv_id", _TEXT),
         ("size", _LONG),
         ("modification_time", _LONG),
@@ -31,12 +33,12 @@ ADD_SCHEMA = pa.schema(
         ("default_row_commit_version", _LONG),
         ("clustering_provider", _TEXT),
         ("data_change", _BOOL),
-        ("extra", _TEXT),
+        ("unknown_fields", _TEXT),
     ]
 )
 _ENDED = [
-    ("ended_version", _LONG),
-    ("ended_by", _TEXT),
+    ("removed_version", _LONG),
+    ("removal", _TEXT),
     ("deletion_timestamp", _LONG),
     ("remove_data_change", _BOOL),
     ("extended_file_metadata", _BOOL),
@@ -49,7 +51,8 @@ ENDING_SCHEMA = pa.schema(
     [
         ("number", _LONG),
         ("path", _TEXT),
-        ("path_key", _TEXT),
+        ("file_key", HASH),
+        ("path_hash", HASH),
         ("dv_id", _TEXT),
         ("size", _LONG),
         ("partition_values", _TEXT),

@@ -27,9 +27,6 @@ _KINDS: dict[str, pa.DataType] = {
     "deletion_timestamp": pa.int64(),
     "extended_file_metadata": pa.bool_(),
 }
-# More ended files than these SQLite reads in the order of their index, where it need not sort them.
-_MANY_ENDED = 100_000
-_BY_IDENTITY = "indexed by dl_removed_files_identity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ class CheckpointSource:
         snapshot = self.snapshot
         place = {"table_id": snapshot.table.table_id, "version": snapshot.version}
         with snapshot.database.read_batches() as read:
-            found = read.rows("ended_since", **place, most=_MANY_ENDED + 1)
+            found = read.rows("ended_since", **place)
             if not found or found[0][0] > snapshot.version:
                 raise VersionNotFoundError(
                     f"Version {snapshot.version} of {snapshot.table.full_name} "
@@ -66,26 +63,25 @@ class CheckpointSource:
                     table=snapshot.table.full_name,
                     version=snapshot.version,
                 )
-            yield CheckpointRead(snapshot, read, found[0][1], place)
+            yield CheckpointRead(snapshot, read, bool(found[0][1]), place)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRead:
-    """The files of one version, in the order of their paths; one query at a time."""
+    """The files of one version, in the order in which they came; one query at a time."""
 
     snapshot: Snapshot
     source: BatchRead
-    ended: int
+    has_ended: bool
     place: dict[str, Any]
 
     def adds(self, columns: Sequence[str] = ADD_COLUMNS) -> Iterator[pa.RecordBatch]:
         """Yield the live files."""
-        inner = tuple(dict.fromkeys((*columns, "dv_id")))
+        inner = tuple(dict.fromkeys((*columns, "added_version", "file_id")))
         text = self.snapshot.database.queries.text(
-            "in_path_order" if self.ended else "live_in_path_order",
+            "in_order" if self.has_ended else "live_in_order",
             columns=_listed(columns),
             inner=_listed(inner),
-            ended_hint=_BY_IDENTITY if self.ended > _MANY_ENDED else "",
         )
         return self.source.batches(text, self.place, _schema(columns))
 

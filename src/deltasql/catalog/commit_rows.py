@@ -26,7 +26,7 @@ from deltasql.protocol.actions import (
 )
 from deltasql.protocol.codec import dump_values, to_json_object
 from deltasql.protocol.columns import Leaf
-from deltasql.protocol.identity import file_key, path_key
+from deltasql.protocol.identity import file_hashes
 from deltasql.protocol.stats import parse_stats
 
 # An append of more files is a transaction of its own.
@@ -61,6 +61,18 @@ def insert_version(work: Work, database: Database, plan: VersionPlan) -> None:
     _insert_files(work, [plan])
     _record_version(work, plan)
     crash_point("after-version-row")
+    _empty_partitions(work, plan)
+
+
+def _empty_partitions(work: Work, plan: VersionPlan) -> None:
+    """Note which combinations of partition values lost their last file: filters pass over them."""
+    if not plan.commit.removes or not any(
+        one.partition_values != {} for one in plan.commit.removes
+    ):
+        return
+    place = {"table_id": plan.request.table_id, "version": plan.version}
+    if work.rows("empty_partitions", **place):
+        work.run("note_emptied_partitions", **place)
 
 
 def insert_appends(work: Work, database: Database, plans: Sequence[VersionPlan]) -> None:
@@ -100,23 +112,19 @@ def _end_files(work: Work, database: Database, plan: VersionPlan) -> None:
             _judge_unknown(work, plan)
     if plan.supersede and plan.commit.adds:
         adds = plan.commit.adds
-        keys = [file_key(add) for add in adds]
         nothing = [None] * len(adds)
         columns: dict[str, Sequence[Any]] = {
-            "key": [key for key, _ in keys],
-            "dv_id": [dv for _, dv in keys],
+            "file_key": _file_keys(adds),
             "deletion_timestamp": nothing,
             "remove_data_change": nothing,
             "extended_file_metadata": nothing,
         }
-        _move(work, database, plan, columns, "superseded")
+        _move(work, database, plan, columns, "replaced")
 
 
 def _ending(removes: Sequence[Remove]) -> dict[str, Sequence[Any]]:
-    keys = [file_key(remove) for remove in removes]
     return {
-        "key": [key for key, _ in keys],
-        "dv_id": [dv for _, dv in keys],
+        "file_key": _file_keys(removes),
         "deletion_timestamp": [remove.deletion_timestamp for remove in removes],
         "remove_data_change": [remove.data_change for remove in removes],
         "extended_file_metadata": [remove.extended_file_metadata for remove in removes],
@@ -126,24 +134,22 @@ def _ending(removes: Sequence[Remove]) -> dict[str, Sequence[Any]]:
 def _move(
     work: Work, database: Database, plan: VersionPlan, columns: dict[str, Sequence[Any]], by: str
 ) -> None:
-    shared = {"table_id": plan.request.table_id, "version": plan.version, "ended_by": by}
+    shared = {"table_id": plan.request.table_id, "version": plan.version, "removal": by}
     if database.dialect.has_writing_ctes:
         work.run_many("end_files", columns, **shared)
         return
     work.run_many("end_files_copy", columns, **shared)
-    keys = {name: columns[name] for name in ("key", "dv_id")}
+    keys = {"file_key": columns["file_key"]}
     work.run_many("end_files_delete", keys, table_id=plan.request.table_id)
 
 
 def _judge_unknown(work: Work, plan: VersionPlan) -> None:
     """A commit of ours removes what is there; that of another may leave a tombstone of its own."""
-    ended = {
-        (key, dv)
-        for key, dv in work.rows(
-            "ended_identities", table_id=plan.request.table_id, version=plan.version
-        )
-    }
-    unknown = [remove for remove in plan.commit.removes if file_key(remove) not in ended]
+    place = {"table_id": plan.request.table_id, "version": plan.version}
+    ended = {key for (key,) in work.rows("removed_keys", **place)}
+    removes = plan.commit.removes
+    keys = _file_keys(removes)
+    unknown = [one for one, key in zip(removes, keys, strict=True) if key not in ended]
     if plan.origin != "commit":
         _insert_tombstones(work, plan, unknown)
         return
@@ -157,13 +163,14 @@ def _judge_unknown(work: Work, plan: VersionPlan) -> None:
 
 def _insert_tombstones(work: Work, plan: VersionPlan, removes: Sequence[Remove]) -> None:
     for remove in removes:
-        key = path_key(remove.path)
+        file_key, path_hash = _hashes(remove)
         work.run(
             "insert_tombstone",
             file_id=work.rows("take_ids", name="file_id", amount=1)[0][0] - 1,
             table_id=plan.request.table_id,
+            file_key=file_key,
+            path_hash=path_hash,
             path=remove.path,
-            path_key=None if key == remove.path else key,
             dv_id=remove.dv_id,
             size=remove.size,
             partition_values=_json(remove.partition_values),
@@ -200,11 +207,12 @@ def _insert_files(work: Work, plans: Sequence[VersionPlan]) -> None:
 
 def file_columns(adds: Sequence[Add], file_ids: Sequence[int]) -> dict[str, Sequence[Any]]:
     """Return the columns of dl_files for these adds."""
-    keys = [path_key(add.path) for add in adds]
+    hashes = [_hashes(add) for add in adds]
     return {
         "file_id": list(file_ids),
+        "file_key": [file_key for file_key, _ in hashes],
+        "path_hash": [path_hash for _, path_hash in hashes],
         "path": [add.path for add in adds],
-        "path_key": [None if k == add.path else k for k, add in zip(keys, adds, strict=True)],
         "dv_id": [add.dv_id for add in adds],
         "size": [add.size for add in adds],
         "modification_time": [add.modification_time for add in adds],
@@ -217,8 +225,18 @@ def file_columns(adds: Sequence[Add], file_ids: Sequence[int]) -> dict[str, Sequ
         "default_row_commit_version": [add.default_row_commit_version for add in adds],
         "clustering_provider": [add.clustering_provider for add in adds],
         "data_change": [add.data_change for add in adds],
-        "extra": [_json(add.extra) for add in adds],
+        "unknown_fields": [_json(add.extra) for add in adds],
     }
+
+
+def _file_keys(files: Sequence[Add | Remove]) -> list[str]:
+    return [_hashes(file)[0] for file in files]
+
+
+def _hashes(file: Add | Remove) -> tuple[str, str | None]:
+    """Return what the file is known by, as the hexadecimal text in which statements take it."""
+    file_key, path_hash = file_hashes(file.path, file.dv_id)
+    return file_key.hex(), None if path_hash is None else path_hash.hex()
 
 
 def _num_records(add: Add) -> int | None:

@@ -43,7 +43,7 @@ from deltasql.catalog.repeats import (
     stored_summary,
 )
 from deltasql.catalog.row_ids import number_rows
-from deltasql.catalog.rows import LockedTable, TableState, locked_table, table_row
+from deltasql.catalog.rows import LockedTable, TableRow, TableState, locked_table, table_row
 from deltasql.catalog.settings_rows import keep_settings
 from deltasql.catalog.stats_index import wanted_columns
 from deltasql.crash import crash_point
@@ -176,7 +176,7 @@ class Committer:
             crash_point("before-group-commit")
         crash_point("after-group-commit")
         for plan in made:
-            self.cache.note_partitions(plan.request.table_id, plan.new_partitions)
+            self.cache.note_partitions(lock.row, plan.new_partitions)
         if made and made[-1].timestamp - lock.now > _MAX_AHEAD_MS:
             self.sleep(len(made) / 1000)
         return [None if plan is None else _committed(plan, lock) for plan in plans]
@@ -201,7 +201,8 @@ class Committer:
             version += 1
             stamp = Stamp(timestamp, definition.has_in_commit_timestamps, None)
             plan = self._plan(work, request, version, stamp, definition)
-            plans.append(replace(plan, file_ids=file_ids))
+            partitions = self._new_partitions(lock.row, plan.commit.adds)
+            plans.append(replace(plan, file_ids=file_ids, new_partitions=partitions))
             timestamp += 1
         return plans
 
@@ -335,17 +336,23 @@ class Committer:
                     definitions[number].has_in_commit_timestamps,
                     transaction_id,
                 )
-                version = locked[number].row.current_version + 1
+                row = locked[number].row
+                version = row.current_version + 1
                 numbered = number_rows(work, request, version, definitions[number])
                 plan = self._plan(work, numbered, version, stamp, definitions[number])
-                plan = replace(plan, file_ids=ids[number], supersede=is_second)
+                plan = replace(
+                    plan,
+                    file_ids=ids[number],
+                    new_partitions=self._new_partitions(row, plan.commit.adds),
+                    supersede=is_second,
+                )
                 insert_version(work, self.database, plan)
-                keep_settings(work, plan.commit.actions, locked[number].row)
+                keep_settings(work, plan.commit.actions, row)
                 plans.append(plan)
             crash_point("before-commit")
         crash_point("after-commit")
-        for plan in plans:
-            self.cache.note_partitions(plan.request.table_id, plan.new_partitions)
+        for plan, lock in zip(plans, locked, strict=True):
+            self.cache.note_partitions(lock.row, plan.new_partitions)
         return [_committed(plan, lock) for plan, lock in zip(plans, locked, strict=True)]
 
     def _lock(
@@ -390,6 +397,9 @@ class Committer:
         metadata = next((a for a in request.actions if isinstance(a, Metadata)), None)
         return definition if metadata is None else replace(definition, metadata=metadata)
 
+    def _new_partitions(self, row: TableRow, adds: Sequence[Add]) -> Sequence[str]:
+        return self.cache.new_partitions(row, {partition_text(add) for add in adds})
+
     def _plan(
         self,
         work: Work,
@@ -405,7 +415,6 @@ class Committer:
             indexed = change_indexed_columns(
                 work, request.table_id, version, metadata, wanted_columns(metadata)
             )
-        texts = {partition_text(add) for add in commit.adds}
         return VersionPlan(
             request,
             commit,
@@ -414,7 +423,7 @@ class Committer:
             stamp.transaction_id,
             file_ids=(),
             indexed=indexed,
-            new_partitions=self.cache.new_partitions(request.table_id, texts),
+            new_partitions=(),
             supersede=False,
         )
 

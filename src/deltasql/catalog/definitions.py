@@ -45,7 +45,7 @@ class DefinitionCache:
     """Definitions by table and by the versions of their last changes, which never change again."""
 
     _found: dict[tuple[str, int, int], TableDefinition] = field(default_factory=dict)
-    _partitions: dict[str, set[str]] = field(default_factory=dict)
+    _partitions: dict[str, tuple[int, set[str]]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -71,17 +71,25 @@ class DefinitionCache:
         with self._lock:
             return self._found.get(_key(row))
 
-    def new_partitions(self, table_id: str, texts: set[str]) -> list[str]:
-        """Return the combinations of partition values that may not be in the book yet."""
-        with self._lock:
-            return sorted(texts - self._partitions.get(table_id, set()))
+    def new_partitions(self, row: TableRow, texts: set[str]) -> list[str]:
+        """Return the combinations of partition values that SQL may not have, or have as empty.
 
-    def note_partitions(self, table_id: str, texts: Sequence[str]) -> None:
-        """Remember combinations that a commit has put into the book."""
+        What is known ends with the next commit that empties a combination, which the table's row
+        tells: a commit must look at the row that it has locked.
+        """
         with self._lock:
-            known = self._partitions.setdefault(table_id, set())
+            return sorted(texts - self._known(row))
+
+    def note_partitions(self, row: TableRow, texts: Sequence[str]) -> None:
+        """Remember combinations that a commit has written; `row` is what it locked."""
+        with self._lock:
+            known = self._known(row)
             if len(known) < _MOST:
-                known.update(texts)
+                self._partitions[row.table_id] = (row.partitions_emptied, known.union(texts))
+
+    def _known(self, row: TableRow) -> set[str]:
+        emptied, known = self._partitions.get(row.table_id, (-1, set()))
+        return known if emptied == row.partitions_emptied else set()
 
 
 def _key(row: TableRow) -> tuple[str, int, int]:

@@ -28,9 +28,9 @@ PURGE = (
     "purge_log_files",
 )
 # What is known of work on a table; a dropped table has none.
-_WORK = ("purge_leases", "forget_verification", "purge_open_work")
+_WORK = ("purge_leases", "forget_verification")
 _DROPPED = (DROPPED_AT, DROPPED_STATE)
-_VACUUM = ("purge_vacuumed_files", "purge_vacuum_marks")
+_VACUUM = ("purge_vacuum_marks",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ _NO_TIME = 1_000_000_000_000
 _LARGEST = 1_000_000
 _FILE_COLUMNS = (
     "file_id",
+    "file_key",
     "path",
     "size",
     "modification_time",
@@ -96,7 +97,7 @@ class FastAppends:
         if definition is None or ceiling is None or not _fits(request, known, definition):
             return None
         check_rules(known.full_name, request.actions, definition.protocol, definition.metadata)
-        plan = self._plan(request, definition)
+        plan = self._plan(request, known, definition)
         places = time_places(plan.commit, has_own=definition.has_in_commit_timestamps)
         if places is None or len(plan.commit.payload) > _LARGEST:
             return None
@@ -113,7 +114,9 @@ class FastAppends:
         passed = self.ticks_ms() - at
         return None if passed > _CLOCK_GOOD_FOR_MS else shown + passed + _PATIENCE_MS
 
-    def _plan(self, request: CommitRequest, definition: TableDefinition) -> VersionPlan:
+    def _plan(
+        self, request: CommitRequest, known: TableRow, definition: TableDefinition
+    ) -> VersionPlan:
         stamp = Stamp(_NO_TIME, definition.has_in_commit_timestamps, None)
         commit = encode_commit(request, stamp)
         texts = {partition_text(add) for add in commit.adds}
@@ -125,7 +128,7 @@ class FastAppends:
             None,
             file_ids=self.file_ids.take(len(commit.adds)),
             indexed=definition.indexed,
-            new_partitions=self.cache.new_partitions(request.table_id, texts),
+            new_partitions=self.cache.new_partitions(known, texts),
             supersede=False,
         )
 
@@ -137,6 +140,7 @@ class FastAppends:
             "epoch": self.epoch,
             "metadata_version": known.metadata_version,
             "protocol_version": known.protocol_version,
+            "partitions_emptied": known.partitions_emptied,
             "ceiling": ceiling,
         }
         crash_point("before-fast-append")
@@ -147,7 +151,7 @@ class FastAppends:
         crash_point("after-fast-append")
         if not rows:
             return None
-        self.cache.note_partitions(known.table_id, plan.new_partitions)
+        self.cache.note_partitions(known, plan.new_partitions)
         return _committed(plan, rows[0], places)
 
 

@@ -25,7 +25,7 @@ ACTION_COLUMNS = (
     "default_row_commit_version",
     "clustering_provider",
     "data_change",
-    "extra",
+    "unknown_fields",
 )
 
 
@@ -64,7 +64,7 @@ def _add(row: dict[str, Any]) -> Add:
         base_row_id=row["base_row_id"],
         default_row_commit_version=row["default_row_commit_version"],
         clustering_provider=row["clustering_provider"],
-        extra=_json(row["extra"]),
+        extra=_json(row["unknown_fields"]),
     )
 
 

@@ -16,7 +16,7 @@ _INTERVALS = pa.schema(
         ("dv_id", _TEXT),
         ("size", _LONG),
         ("added_version", _LONG),
-        ("ended_version", _LONG),
+        ("removed_version", _LONG),
         ("stats", _TEXT),
         ("partition_values", _TEXT),
         ("modification_time", _LONG),

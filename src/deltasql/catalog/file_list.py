@@ -18,6 +18,7 @@ from deltasql.catalog.database import Database, PartedQuery, Work
 from deltasql.catalog.reach import MAX_REACHES, least_low
 from deltasql.catalog.stats_index import StatsColumn, load_columns, number_range
 from deltasql.errors import BadArgumentError
+from deltasql.protocol.identity import hash_key
 from deltasql.protocol.predicate import (
     IndexRange,
     Predicate,
@@ -43,7 +44,7 @@ COLUMNS: dict[str, pa.DataType] = {
     "clustering_provider": _TEXT,
     "data_change": _BOOL,
     "added_version": _LONG,
-    "extra": _TEXT,
+    "unknown_fields": _TEXT,
 }
 DEFAULT_COLUMNS = (
     "path",
@@ -148,9 +149,10 @@ def _named_files(database: Database, query: FileQuery, keys: Sequence[str]) -> p
         columns=", ".join(f"f.{name}" for name in query.columns),
         live_filter=only,
         filter=only,
-        live_hint="indexed by dl_files_identity",
+        live_hint="",
     )
-    params = {"table_id": query.table_id, "version": query.version, "keys": list(keys)}
+    hashes = [hash_key(key, "").hex() for key in keys]
+    params = {"table_id": query.table_id, "version": query.version, "keys": hashes}
     return database.arrow_few(text, params, _schema(query.columns))
 
 
@@ -190,7 +192,8 @@ def _plan(work: Work, query: FileQuery, predicate: Predicate) -> _Pruning:
     )
     if not _named(predicate) & query.partition_columns:
         return _Pruning(None, usable)
-    texts = [text for (text,) in work.rows("partitions", table_id=query.table_id)]
+    place = {"table_id": query.table_id, "version": query.version}
+    texts = [text for (text,) in work.rows("partitions", **place)]
     kept = [text for text in texts if may_match(predicate, None, msgspec.json.decode(text))]
     if len(kept) == len(texts) or len(kept) > _MOST_PARTITIONS:
         return _Pruning(None if kept or not texts else (), usable)

@@ -16,8 +16,14 @@ from deltasql.errors import TableNotFoundError
 
 _STEP = 500
 _STATISTICS = {"num": "forget_stats_num", "text": "forget_stats_text"}
-# Of these the newest row at or below the floor stays.
-_SELDOM_CHANGED = ("forget_metadata", "forget_protocol", "forget_domains", "forget_txn_actions")
+# Of the first four the newest row at or below the floor stays.
+_SELDOM_CHANGED = (
+    "forget_metadata",
+    "forget_protocol",
+    "forget_domains",
+    "forget_txn_actions",
+    "forget_partitions",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,5 @@ class Forgetting:
         for upto in range(oldest, through + 1, _STEP):
             place["through"] = min(upto + _STEP - 1, through)
             with self.database.write() as work:
-                work.run("forget_vacuumed", **place)
                 work.run("forget_removed_files", **place)
             crash_point("after-forget-files")

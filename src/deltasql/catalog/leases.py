@@ -98,6 +98,11 @@ class Leases:
             )
 
 
+def write_purpose(work_id: str) -> str:
+    """Return the purpose of the lease by which vacuum knows of a write in flight."""
+    return f"write:{work_id}"
+
+
 def is_leased(database: Database, table_id: str, purpose: str) -> bool:
     """Tell whether somebody is at work on a table, by the database's clock."""
     with database.read() as work:

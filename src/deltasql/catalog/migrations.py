@@ -65,15 +65,16 @@ def migrate(database: Database, catalog_id: str, *, now: int) -> tuple[Migration
     A new catalog gets its id in that transaction: nobody ever sees a catalog without one.
 
     Raises:
-        SchemaOutdatedError: the schema is newer than this version of deltasql.
+        SchemaOutdatedError: the schema is newer than this version of deltasql, or of a development
+            version.
     """
-    _refuse_newer(status(database))
+    _refuse_others(status(database))
     with database.write() as work:
         if database.dialect.has_row_locks:
             work.run("lock_catalog")
         work.run("schema_version_table")
         found = _status(database, work)
-        _refuse_newer(found)
+        _refuse_others(found)
         for step in found.missing:
             database.script(step.text, work)
             work.run("apply_schema_version", version=step.version, name=step.name, now=now)
@@ -98,7 +99,7 @@ def require_catalog(database: Database) -> SchemaStatus:
 def require_current(database: Database) -> None:
     """Refuse to work with a schema that this version of deltasql does not fit."""
     found = require_catalog(database)
-    _refuse_newer(found)
+    _refuse_others(found)
     if found.missing:
         names = ", ".join(f"{step.version} {step.name}" for step in found.missing)
         raise SchemaOutdatedError(f"The catalog's schema lacks {names}.")
@@ -113,8 +114,17 @@ def _status(database: Database, work: Work) -> SchemaStatus:
     return SchemaStatus(applied, tuple(step for step in steps if step.version not in have))
 
 
-def _refuse_newer(found: SchemaStatus) -> None:
-    newest = max((step.version for step in known_migrations_any()), default=0)
+def _refuse_others(found: SchemaStatus) -> None:
+    """Refuse a schema that this version of deltasql can neither use nor bring up to date."""
+    known = known_migrations_any()
+    if found.applied and found.applied[0].name != known[0].name:
+        raise SchemaOutdatedError(
+            f"The catalog was made by a development version of deltasql (schema {found.version}), "
+            "and this one cannot bring it up to date.",
+            hint="Mirror every table with the version that made it, then make a new catalog from "
+            "the logs: `deltasql recover --from-log`.",
+        )
+    newest = max(step.version for step in known)
     if found.version > newest:
         raise SchemaOutdatedError(
             f"The catalog's schema is at {found.version}; this deltasql knows up to {newest}.",

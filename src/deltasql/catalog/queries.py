@@ -11,6 +11,8 @@ from importlib.resources import files
 from deltasql.catalog.rows import TABLE_FIELDS
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+# A bound time, or the bound hexadecimal text of a hash, in the type of its column.
+_TYPED = re.compile(r"\{(time|hash):(\w+)\}")
 _PARAM = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)(?P<array>(?=::\w+\[\]))?")
 
 TABLE_COLUMNS = ", ".join(f"t.{name}" for name in TABLE_FIELDS)
@@ -49,7 +51,7 @@ class Queries:
         text = self.sources[name]
         for part, value in (*parts.items(), *self.constants.items()):
             text = text.replace("{" + part + "}", value)
-        return text
+        return _TYPED.sub(lambda found: self.constants[f"{found[1]}:"].format(f":{found[2]}"), text)
 
     def compile(self, text: str) -> Query:
         """Spell the bound names of a statement the way the driver wants them."""

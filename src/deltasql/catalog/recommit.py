@@ -42,7 +42,7 @@ from deltasql.errors import (
 from deltasql.protocol.actions import Action, Add, CommitInfo, Remove
 from deltasql.protocol.codec import digest
 from deltasql.protocol.conflicts import ReadSet
-from deltasql.protocol.identity import file_key, path_key
+from deltasql.protocol.identity import file_key, hash_key, path_key
 from deltasql.protocol.recommit import (
     RECOMMITTED_KEY,
     find_obstacle,
@@ -127,18 +127,15 @@ class Recommitter:
             TableStateError: somebody else has settled the conflict meanwhile.
         """
         ids = {one.version: self.file_ids.take(one.num_adds) for one in found}
-        partitions: set[str] = set()
         with self.database.write() as work:
             locked = _lock_conflict(work, table_id)
             plan = _Planner(work, locked, self.epoch, self.cache).plan(found)
             plan.require()
             for commit in plan.commits:
                 if not commit.was_made:
-                    made = self._insert(work, plan.table, commit, table_id, ids)
-                    partitions.update(made.new_partitions)
+                    self._insert(work, plan.table, commit, table_id, ids)
             crash_point("before-recommit-commit")
         crash_point("after-recommit-commit")
-        self.cache.note_partitions(table_id, sorted(partitions))
         return plan
 
     def _insert(
@@ -148,7 +145,7 @@ class Recommitter:
         commit: Recommit,
         table_id: str,
         ids: dict[int, range],
-    ) -> VersionPlan:
+    ) -> None:
         locked = _lock_conflict(work, table_id)
         definition = self.cache.load(work, locked.row)
         request = _request(locked.row, commit.found)
@@ -173,11 +170,10 @@ class Recommitter:
             None,
             file_ids=ids[commit.found.version],
             indexed=definition.indexed,
-            new_partitions=self.cache.new_partitions(table_id, texts),
+            new_partitions=sorted(texts),
             supersede=False,
         )
         insert_version(work, self.database, plan)
-        return plan
 
 
 @dataclass(slots=True)
@@ -286,8 +282,9 @@ class _LiveFiles:
         keys = sorted({path_key(action.path) for one in found for action in _files(one.actions)})
         vectors: dict[str, set[str]] = {key: set() for key in keys}
         if keys:
-            for key, dv_id in work.rows("live_identities", table_id=table_id, keys=keys):
-                vectors[key].add(dv_id)
+            hashes = [hash_key(key, "").hex() for key in keys]
+            for path, dv_id in work.rows("live_identities", table_id=table_id, keys=hashes):
+                vectors[path_key(path)].add(dv_id)
         return cls(vectors)
 
     def apply(self, actions: Sequence[Action]) -> str | None:

@@ -32,9 +32,11 @@ class TableRow:
     """A row of dl_tables; a field for each column that is read, of the same name.
 
     Versions below `history_floor` were forgotten. The log of a table with `mirror_paused` is not
-    written until an operator resumes it.
+    written until an operator resumes it. `partitions_emptied` is the newest version that took the
+    last file of a combination of partition values.
     """
 
+    table_key: int
     table_id: str
     namespace: str
     name: str
@@ -53,6 +55,7 @@ class TableRow:
     is_vacuuming: bool = False
     history_floor: int = 0
     mirror_paused: bool = False
+    partitions_emptied: int = -1
 
     @property
     def oldest_version(self) -> int:

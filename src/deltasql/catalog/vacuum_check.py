@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from deltasql.catalog.commit_request import CommitRequest
 from deltasql.catalog.database import Work
+from deltasql.catalog.leases import write_purpose
 from deltasql.catalog.neighbours import Place, other_places, purged_places
 from deltasql.catalog.objects import is_absolute, keys_below, paths_of
 from deltasql.catalog.rows import TableRow
@@ -21,7 +22,7 @@ def check_vacuum(work: Work, row: TableRow, request: CommitRequest) -> None:
     """
     if request.restores is not None:
         refuse_vacuumed(work, row, request.restores)
-    if request.work_id is not None and not work.rows("open_work", work_id=request.work_id):
+    if request.work_id is not None and not _is_noted(work, request):
         raise VacuumedError(
             f"The write to {row.full_name} was not heard of for so long that vacuum may have taken "
             "its files for leftovers.",
@@ -42,6 +43,11 @@ def check_vacuum(work: Work, row: TableRow, request: CommitRequest) -> None:
     ]
     if outside:
         _check_neighbours(work, place, outside)
+
+
+def _is_noted(work: Work, request: CommitRequest) -> bool:
+    purpose = write_purpose(str(request.work_id))
+    return bool(work.rows("open_work", table_id=request.table_id, purpose=purpose))
 
 
 def refuse_vacuumed(work: Work, row: TableRow, version: int) -> None:

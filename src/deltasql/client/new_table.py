@@ -30,6 +30,8 @@ from deltasql.storage.resolve import location_key
 
 # The version before the first.
 _NONE = -1
+# SQL gives a table its key.
+_NO_KEY = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ def plan_table(session: Session, spec: TableSpec) -> PlannedTable:
     check_name(namespace, name)
     table_id, now = session.new_id(), session.now_ms()
     row = TableRow(
+        _NO_KEY,
         table_id,
         namespace,
         name,

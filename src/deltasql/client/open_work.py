@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from weakref import WeakSet
 
 from deltasql.catalog.database import Database
+from deltasql.catalog.leases import write_purpose
 from deltasql.errors import DeltaSqlError
 from deltasql.forks import start_afresh_after_fork
 
@@ -43,7 +44,7 @@ class OpenWork:
     now_ms: Callable[[], int]
     monotonic: Callable[[], float] = time.monotonic
     _writes: dict[str, _Write] = field(default_factory=dict)
-    _noted: set[str] = field(default_factory=set)
+    _noted: dict[str, str] = field(default_factory=dict)
     _forgotten: deque[str] = field(default_factory=deque)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -52,7 +53,7 @@ class OpenWork:
 
     def start_afresh(self) -> None:
         """Leave the parent's writes to the parent."""
-        self._writes, self._noted, self._forgotten = {}, set(), deque()
+        self._writes, self._noted, self._forgotten = {}, {}, deque()
         self._lock = threading.Lock()
 
     def begin(self, table_id: str, began_ms: int | None = None) -> str:
@@ -78,11 +79,10 @@ class OpenWork:
         """End a write: it is committed, or given up."""
         with self._lock:
             self._writes.pop(work_id, None)
-            was_noted = work_id in self._noted
-            self._noted.discard(work_id)
-        if was_noted:
+            table_id = self._noted.pop(work_id, None)
+        if table_id is not None:
             with self.database.write(durable=False) as work:
-                work.run("end_open_work", work_id=work_id)
+                work.run("end_open_work", table_id=table_id, purpose=write_purpose(work_id))
 
     def settle(self, work_id: str) -> bool:
         """Before its commit: tell whether a write took long; then it is noted from now on.
@@ -127,15 +127,15 @@ class OpenWork:
         with self.database.write() as work:
             work.run(
                 "note_open_work",
-                work_id=work_id,
                 table_id=write.table_id,
+                purpose=write_purpose(work_id),
                 holder=self.holder,
                 started_at=write.began_ms,
                 expires_at=work.now_ms() + _EXPIRES_MS,
             )
         with self._lock:
             is_over = work_id not in self._writes
-            self._noted.add(work_id)
+            self._noted[work_id] = write.table_id
         if is_over:
             self.end(work_id)
 

@@ -78,7 +78,7 @@ class WindowReader:
         """Return the versions taken so far as one window."""
         files, endings = file_rows(self._fold), ending_rows(self._fold)
         check_files(files, "added_version")
-        check_files(endings, "ended_version")
+        check_files(endings, "removed_version")
         return VersionWindow(
             self._rows[0][0],
             self._rows[-1][0],

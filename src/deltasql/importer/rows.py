@@ -14,9 +14,10 @@ from deltasql.errors import MalformedActionError
 from deltasql.importer.fold import Fold
 from deltasql.protocol.actions import Add, DeletionVector, Remove
 from deltasql.protocol.codec import dump_values
-from deltasql.protocol.identity import path_key
+from deltasql.protocol.identity import file_hashes
 from deltasql.protocol.stats import parse_stats
 
+_ENDED = FILE_SCHEMA.get_field_index("removed_version")
 _MOST_RECORDS = 2**63
 _FIRST = r'^\{"numRecords":(?P<count>0|[1-9][0-9]{0,17})[,}]'
 
@@ -37,7 +38,7 @@ def file_rows(fold: Fold) -> pa.Table:
             column[number] = value
     schema = FILE_SCHEMA
     columns = [*_add_arrays(fold.adds), pa.array(fold.births, pa.int64())]
-    columns += [pa.array(v, schema.field(16 + i).type) for i, v in enumerate(ended)]
+    columns += [pa.array(v, schema.field(_ENDED + i).type) for i, v in enumerate(ended)]
     columns.append(pa.array(fold.is_first, pa.bool_()))
     began = pa.Table.from_arrays(columns, schema=schema)
     if not fold.tombstones:
@@ -81,7 +82,7 @@ def _refuse_any(rows: pa.Table, bad: pa.ChunkedArray, version_column: str, what:
 
 def _ended(version: int, remove: Remove | None) -> tuple[Any, ...]:
     if remove is None:
-        return version, "superseded", None, None, None
+        return version, "replaced", None, None, None
     return (
         version,
         "remove",
@@ -92,10 +93,10 @@ def _ended(version: int, remove: Remove | None) -> tuple[Any, ...]:
 
 
 def _tombstones(removes: Sequence[tuple[int, Remove]]) -> pa.Table:
-    names = ("path", "path_key", "dv_id", "size", "partition_values", "deletion_vector")
+    names = ENDING_SCHEMA.names[1:8]
     columns = dict(zip(names, _remove_columns([r for _, r in removes]), strict=True))
     ends = [_ended(version, remove) for version, remove in removes]
-    for place, name in enumerate(FILE_SCHEMA.names[16:21]):
+    for place, name in enumerate(FILE_SCHEMA.names[_ENDED : _ENDED + 5]):
         columns[name] = [end[place] for end in ends]
     columns["is_first"] = [False] * len(removes)
     nothing = [None] * len(removes)
@@ -107,7 +108,7 @@ def _remove_columns(removes: Sequence[Remove]) -> list[list[Any]]:
     partitions = _Texts()
     return [
         [one.path for one in removes],
-        [_other_key(one.path) for one in removes],
+        *_hashes(removes),
         [one.dv_id for one in removes],
         [one.size for one in removes],
         [partitions.of(one.partition_values) for one in removes],
@@ -119,7 +120,7 @@ def _add_arrays(adds: Sequence[Add]) -> list[pa.Array]:
     partition = _Texts().of
     columns: list[list[Any]] = [
         [add.path for add in adds],
-        [_other_key(add.path) for add in adds],
+        *_hashes(adds),
         ["" if add.deletion_vector is None else add.deletion_vector.id for add in adds],
         [add.size for add in adds],
         [add.modification_time for add in adds],
@@ -156,11 +157,9 @@ class _Texts:
         return found
 
 
-def _other_key(path: str) -> str | None:
-    if not path.startswith(("/", "file:")):
-        return None
-    key = path_key(path)
-    return None if key == path else key
+def _hashes(files: Sequence[Add | Remove]) -> tuple[list[bytes], list[bytes | None]]:
+    found = [file_hashes(one.path, one.dv_id) for one in files]
+    return [key for key, _ in found], [path_hash for _, path_hash in found]
 
 
 def _counts(stats: pa.Array) -> pa.Array:

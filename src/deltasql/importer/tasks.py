@@ -9,12 +9,13 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.catalog.bulk_rows import ADD_SCHEMA, FILE_SCHEMA, VersionWindow
+from deltasql.catalog.bulk_rows import FILE_SCHEMA, HASH, VersionWindow
 from deltasql.importer.commit_files import CommitFiles
 from deltasql.importer.parse import read_window
 from deltasql.importer.rows import check_files
 from deltasql.log.checkpoint_rows import CheckpointPart, StateBatch, read_files
 from deltasql.parity.events import events_of
+from deltasql.protocol.identity import file_hashes
 from deltasql.storage.port import ObjectStore
 
 # A task's rows are in memory as a whole: as JSON they are about so big.
@@ -93,15 +94,18 @@ def cut_tasks(commits: CommitFiles) -> Iterator[CommitTask]:
 
 
 def _state_rows(batch: StateBatch, version: int) -> pa.Table:
-    live = _filled(batch.adds.select(ADD_SCHEMA.names), {"added_version": version})
-    dead = _filled(batch.removes, {"ended_version": version, "ended_by": "remove"})
+    live = _filled(batch.adds, {"added_version": version})
+    dead = _filled(batch.removes, {"removed_version": version, "removal": "remove"})
     return pa.concat_tables([live, dead])
 
 
 def _filled(rows: pa.RecordBatch, constants: dict[str, int | str]) -> pa.Table:
     arrays = []
+    hashes = _hashes(rows)
     for field in FILE_SCHEMA:
-        if field.name in rows.schema.names:
+        if field.name in hashes:
+            arrays.append(hashes[field.name])
+        elif field.name in rows.schema.names:
             arrays.append(rows.column(field.name).cast(field.type))
         elif field.name == "is_first":
             arrays.append(pa.repeat(pa.scalar(value=True), rows.num_rows))
@@ -109,3 +113,12 @@ def _filled(rows: pa.RecordBatch, constants: dict[str, int | str]) -> pa.Table:
             value = pa.scalar(constants.get(field.name), field.type)
             arrays.append(pa.repeat(value, rows.num_rows))
     return pa.Table.from_arrays(arrays, schema=FILE_SCHEMA)
+
+
+def _hashes(rows: pa.RecordBatch) -> dict[str, pa.Array]:
+    paths, vectors = (rows.column(name).to_pylist() for name in ("path", "dv_id"))
+    found = [file_hashes(path, dv_id) for path, dv_id in zip(paths, vectors, strict=True)]
+    return {
+        "file_key": pa.array([key for key, _ in found], HASH),
+        "path_hash": pa.array([path_hash for _, path_hash in found], HASH),
+    }

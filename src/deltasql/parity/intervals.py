@@ -88,7 +88,7 @@ def read_intervals(batches: Iterable[pa.RecordBatch]) -> Intervals:
 
 
 def _of_batch(batch: pa.RecordBatch) -> Intervals:
-    ends = batch.column("ended_version").fill_null(OPEN)
+    ends = batch.column("removed_version").fill_null(OPEN)
     return Intervals(
         hash_keys(batch),
         numbers(batch.column("added_version")),

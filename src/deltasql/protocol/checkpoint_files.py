@@ -22,7 +22,7 @@ from deltasql.protocol.checkpoint_values import (
     parsed_partition_texts,
     vector_columns,
 )
-from deltasql.protocol.file_rows import ADD_SCHEMA, REMOVE_SCHEMA, count_records, other_key
+from deltasql.protocol.file_rows import ADD_SCHEMA, REMOVE_SCHEMA, count_records
 
 # Typed twins of a text: read only where the text is missing.
 PARSED = {"stats": "stats_parsed", "partitionValues": "partitionValues_parsed"}
@@ -31,7 +31,6 @@ _TEXT, _LONG = pa.string(), pa.int64()
 _KNOWN = frozenset(
     [*(field.encode_name for field in msgspec.structs.fields(Add)), *PARSED.values()]
 )
-_LOCAL = r"^(file:(//)?)?/"
 
 
 def present(found: pa.StructArray, kind: str) -> pa.StructArray:
@@ -79,7 +78,7 @@ def add_rows(adds: pa.StructArray) -> pa.RecordBatch:
             "tags": fields.read("tags", map_texts),
             "clustering_provider": fields.read("clusteringProvider", as_text),
             "data_change": fields.data_change(),
-            "extra": extra_texts(unknown, fields.count),
+            "unknown_fields": extra_texts(unknown, fields.count),
         },
     )
 
@@ -140,7 +139,6 @@ class _Fields:
         dv_id, vector = vector_columns(self.columns.get("deletionVector"), self.count)
         columns = {
             "path": path,
-            "path_key": _path_keys(path),
             "dv_id": dv_id,
             "size": self.read("size", as_long),
             "deletion_vector": vector,
@@ -152,9 +150,3 @@ class _Fields:
             if not field.nullable and columns[field.name].null_count:
                 raise ValueError(f"a file has no {field.name}")
         return pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
-
-
-def _path_keys(paths: pa.Array) -> pa.Array:
-    if not pc.any(pc.match_substring_regex(paths, _LOCAL)).as_py():
-        return pa.nulls(len(paths), _TEXT)
-    return pa.array([other_key(path) for path in paths.to_pylist()], _TEXT)

@@ -10,13 +10,11 @@ import pyarrow as pa
 
 from deltasql.protocol.actions import EXTRA_KEY, Add, DeletionVector, Remove
 from deltasql.protocol.codec import dump_values
-from deltasql.protocol.identity import path_key
 
 _TEXT, _LONG, _BOOL = pa.string(), pa.int64(), pa.bool_()
 ADD_SCHEMA = pa.schema(
     [
         pa.field("path", _TEXT, nullable=False),
-        ("path_key", _TEXT),
         pa.field("dv_id", _TEXT, nullable=False),
         pa.field("size", _LONG, nullable=False),
         pa.field("modification_time", _LONG, nullable=False),
@@ -29,13 +27,12 @@ ADD_SCHEMA = pa.schema(
         ("default_row_commit_version", _LONG),
         ("clustering_provider", _TEXT),
         pa.field("data_change", _BOOL, nullable=False),
-        ("extra", _TEXT),
+        ("unknown_fields", _TEXT),
     ]
 )
 REMOVE_SCHEMA = pa.schema(
     [
         pa.field("path", _TEXT, nullable=False),
-        ("path_key", _TEXT),
         pa.field("dv_id", _TEXT, nullable=False),
         ("size", _LONG),
         ("partition_values", _TEXT),
@@ -67,7 +64,7 @@ def rows_of_adds(adds: Sequence[Add]) -> pa.RecordBatch:
         "tags": [_values(add.tags) for add in adds],
         "clustering_provider": [add.clustering_provider for add in adds],
         "data_change": [add.data_change for add in adds],
-        "extra": [_values(add.extra) for add in adds],
+        "unknown_fields": [_values(add.extra) for add in adds],
     }
     return pa.RecordBatch.from_pydict(columns, schema=ADD_SCHEMA)
 
@@ -94,16 +91,9 @@ def count_records(stats: str | None) -> int | None:
     return found if type(found) is int and 0 <= found <= _HIGHEST else None
 
 
-def other_key(path: str) -> str | None:
-    """Return the path's one spelling where that is another than the path itself."""
-    key = path_key(path)
-    return None if key == path else key
-
-
 def _shared_columns(files: Sequence[Add] | Sequence[Remove]) -> dict[str, list[Any]]:
     return {
         "path": [file.path for file in files],
-        "path_key": [other_key(file.path) for file in files],
         "dv_id": [file.dv_id for file in files],
         "size": [file.size for file in files],
         "partition_values": [_values(file.partition_values) for file in files],

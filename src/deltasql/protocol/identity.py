@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from typing import TypeAlias
 
 from deltasql.protocol.actions import Add, Remove
 
 FileKey: TypeAlias = tuple[str, str]
+
+_HASH_BYTES = 16
 
 # `file://x/y` names a host, `//x` another authority: neither is the path /x
 _LOCAL = re.compile(r"(?:file:(?://)?)?/(?!/)")
@@ -21,6 +24,20 @@ def path_key(path: str) -> str:
     """
     found = _LOCAL.match(path)
     return path if found is None else "file:///" + path[found.end() :]
+
+
+def hash_key(key: str, dv_id: str) -> bytes:
+    """Return what SQL knows a file by: 16 bytes for a path key and a deletion vector's id.
+
+    Cryptographic, because two files of one hash would be taken for one, and paths are anybody's.
+    """
+    return blake2b(f"{key}\0{dv_id}".encode(), digest_size=_HASH_BYTES).digest()
+
+
+def file_hashes(path: str, dv_id: str) -> tuple[bytes, bytes | None]:
+    """Return the hash of a file, and for a file with a vector that of its path alone."""
+    key = path_key(path)
+    return hash_key(key, dv_id), hash_key(key, "") if dv_id else None
 
 
 def file_key(action: Add | Remove) -> FileKey:

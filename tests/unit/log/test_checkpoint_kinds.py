@@ -155,8 +155,8 @@ def test_a_v2_checkpoint_in_json_may_hold_its_files_itself():
     add = an_add("/abs", tags={"t": "u"}, extra={"later": 1})
     remove = a_remove(an_add("gone"), deletion_timestamp=8)
     adds, removes = fast_rows(v2_json(add, remove), [JSON])
-    assert [row["path_key"] for row in adds] == ["file:///abs"]
-    assert (adds[0]["extra"], adds[0]["tags"]) == ('{"later":1}', '{"t":"u"}')
+    assert [row["path"] for row in adds] == ["/abs"]
+    assert (adds[0]["unknown_fields"], adds[0]["tags"]) == ('{"later":1}', '{"t":"u"}')
     assert adds[0]["num_records"] == 10
     assert [(row["path"], row["deletion_timestamp"]) for row in removes] == [("gone", 8)]
 
@@ -268,7 +268,7 @@ def test_a_new_name_that_begins_like_another_is_no_damage():
     fields = [pa.field("statsOfTomorrow", TEXT), *(f for f in PLAIN_ADD if f.name != "stats")]
     table = pa.table({"add": pa.array([{**ADD, "statsOfTomorrow": "x"}], pa.struct(fields))})
     (row,), _ = fast_rows(stored(parquet(table)))
-    assert (row["stats"], row["extra"]) == (None, '{"statsOfTomorrow":"x"}')
+    assert (row["stats"], row["unknown_fields"]) == (None, '{"statsOfTomorrow":"x"}')
 
 
 @pytest.mark.req("R73")

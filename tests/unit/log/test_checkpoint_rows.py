@@ -24,7 +24,6 @@ def test_an_add_gives_the_row_that_its_commit_would():
     (row,) = adds_of([ADD, None])
     assert row == {
         "path": "p",
-        "path_key": None,
         "dv_id": "",
         "size": 5,
         "modification_time": 6,
@@ -37,7 +36,7 @@ def test_an_add_gives_the_row_that_its_commit_would():
         "default_row_commit_version": None,
         "clustering_provider": None,
         "data_change": False,
-        "extra": None,
+        "unknown_fields": None,
     }
 
 
@@ -47,11 +46,10 @@ def test_partition_values_stay_as_they_are_in_the_file():
     assert found == ['{"a":"1","b":null}', '{"a":"1","b":""}', '{"a":"1","b":"x"}', "{}"]
 
 
-def test_absolute_paths_of_local_files_have_one_key():
+def test_paths_stay_as_they_are_in_the_file():
     paths = ["/x/y", "file:/x/y", "file:///x/y", "s3://b/x", "x/y"]
     found = adds_of([{**ADD, "path": path} for path in paths])
     assert [row["path"] for row in found] == paths
-    assert [row["path_key"] for row in found] == ["file:///x/y", "file:///x/y", None, None, None]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +138,7 @@ def test_unknown_fields_are_kept_and_unknown_actions_passed_over():
         }
     )
     found, _ = fast_rows(stored(parquet(table)))
-    assert [one["extra"] for one in found] == ['{"later":{"k":"v"},"raw":"/w=="}', None]
+    assert [one["unknown_fields"] for one in found] == ['{"later":{"k":"v"},"raw":"/w=="}', None]
 
 
 def test_deletion_vectors_are_part_of_the_identity():
@@ -190,7 +188,7 @@ def test_typed_statistics_stand_in_where_the_text_is_missing(start):
     assert {row["stats"] for row in found[start:]} == {expected}
     assert [row["stats"] for row in found[:start]] == [f"text {n}" for n in range(start)]
     assert found[-1]["num_records"] == 9
-    assert found[-1]["extra"] is None
+    assert found[-1]["unknown_fields"] is None
 
 
 def test_typed_statistics_alone_are_enough():

@@ -28,6 +28,7 @@ from deltasql.catalog.dialects.postgres_batches import PostgresBatchRead, readin
 from deltasql.catalog.dialects.postgres_bulk import bulk_transaction, with_literals
 from deltasql.catalog.dialects.postgres_errors import explained, hidden_interrupt, mapped
 from deltasql.catalog.dialects.postgres_pooler import require_own_session, server_process
+from deltasql.catalog.dialects.postgres_times import MillisLoader
 from deltasql.catalog.dialects.postgres_watch import PostgresWatch, channel_of
 from deltasql.catalog.dialects.staging import POSTGRES_WORDS
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries, split_statements
@@ -279,6 +280,7 @@ class PostgresDatabase:
             connection = self._open()
             connection.prepared_max = _PREPARED
             connection.adapters.register_loader("uuid", TextLoader)
+            connection.adapters.register_loader("timestamptz", MillisLoader)
             found = self._prepare_session(connection, connection.info.backend_pid)
             if not found:
                 # a pooler stands between; without a check its sessions must not get our settings

@@ -1,11 +1,29 @@
-"""Temporary tables that very many rows pass through; the words in which dialects differ there."""
+"""Temporary tables that very many rows pass through; the words in which dialects differ."""
 
 from __future__ import annotations
 
 from deltasql.errors import CatalogError
 
-SQLITE_WORDS = {"uuid": "text", "bytewise": "", "on_commit_drop": ""}
-POSTGRES_WORDS = {"uuid": "uuid", "bytewise": 'collate "C"', "on_commit_drop": "on commit drop"}
+SQLITE_WORDS = {
+    "table_key": "(select k.table_key from dl_tables k where k.table_id = :table_id)",
+    "uuid": "text",
+    "hash": "blob",
+    "hash:": "unhex({})",
+    "time:": "{}",
+    "long_ago": "0",
+    "bytewise": "",
+    "on_commit_drop": "",
+}
+POSTGRES_WORDS = {
+    "table_key": "(select k.table_key from dl_tables k where k.table_id = cast(:table_id as uuid))",
+    "uuid": "uuid",
+    "hash": "uuid",
+    "hash:": "cast(cast({} as text) as uuid)",
+    "time:": "to_timestamp(cast({} as bigint) / 1000.0)",
+    "long_ago": "to_timestamp(0)",
+    "bytewise": 'collate "C"',
+    "on_commit_drop": "on commit drop",
+}
 
 
 def require_all(name: str, taken: int, given: int) -> None:

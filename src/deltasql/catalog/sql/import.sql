@@ -12,19 +12,19 @@ create temp table import_versions (
 
 -- name: create_import_files
 create temp table import_files (
-    file_id bigint, path text {bytewise}, path_key text {bytewise}, dv_id text {bytewise},
-    size bigint, modification_time bigint, partition_values text {bytewise}, stats text,
+    file_id bigint, path text {bytewise}, file_key {hash}, path_hash {hash},
+    dv_id text {bytewise}, size bigint, modification_time bigint, partition_values text {bytewise}, stats text,
     num_records bigint, tags text, deletion_vector text, base_row_id bigint,
-    default_row_commit_version bigint, clustering_provider text, data_change boolean, extra text,
-    added_version bigint, ended_version bigint, ended_by text, deletion_timestamp bigint,
+    default_row_commit_version bigint, clustering_provider text, data_change boolean, unknown_fields text,
+    added_version bigint, removed_version bigint, removal text, deletion_timestamp bigint,
     remove_data_change boolean, extended_file_metadata boolean, is_first boolean
 ) {on_commit_drop}
 
 -- name: create_import_endings
 create temp table import_endings (
-    number bigint, file_id bigint, path text {bytewise}, path_key text {bytewise},
+    number bigint, file_id bigint, path text {bytewise}, file_key {hash}, path_hash {hash},
     dv_id text {bytewise}, size bigint, partition_values text {bytewise}, deletion_vector text,
-    ended_version bigint, ended_by text, deletion_timestamp bigint, remove_data_change boolean,
+    removed_version bigint, removal text, deletion_timestamp bigint, remove_data_change boolean,
     extended_file_metadata boolean
 ) {on_commit_drop}
 
@@ -41,7 +41,7 @@ create temp table import_domains (
 -- Live files of earlier windows that end in this one.
 -- name: create_import_hits
 create temp table import_hits (
-    number bigint, live_id bigint, ended_version bigint, ended_by text, deletion_timestamp bigint,
+    number bigint, live_id bigint, removed_version bigint, removal text, deletion_timestamp bigint,
     remove_data_change boolean, extended_file_metadata boolean
 ) {on_commit_drop}
 
@@ -52,41 +52,41 @@ from dl_tables t where t.table_id = cast(:table_id as {uuid})
 -- name: find_import_hits
 insert into import_hits
 select
-    e.number, f.file_id, e.ended_version, e.ended_by, e.deletion_timestamp, e.remove_data_change,
+    e.number, f.file_id, e.removed_version, e.removal, e.deletion_timestamp, e.remove_data_change,
     e.extended_file_metadata
 from import_endings e cross join dl_files f
-where f.table_id = cast(:table_id as {uuid})
-    and coalesce(f.path_key, f.path) = coalesce(e.path_key, e.path) and f.dv_id = e.dv_id
+where f.table_key = {table_key}
+    and f.file_key = e.file_key
 
 -- Files that are added again without having been removed, and stay: an index tells of them.
 -- name: find_import_superseded
 insert into import_hits
-select -1, f.file_id, n.added_version, 'superseded', null, null, null
+select -1, f.file_id, n.added_version, 'replaced', null, null, null
 from import_files n cross join dl_files f
-where n.is_first and n.ended_version is null and f.table_id = cast(:table_id as {uuid})
-    and coalesce(f.path_key, f.path) = coalesce(n.path_key, n.path) and f.dv_id = n.dv_id
+where n.is_first and n.removed_version is null and f.table_key = {table_key}
+    and f.file_key = n.file_key
 
 -- Files that are added again without having been removed, and end in the same window: they never
 -- meet the index.
 -- name: find_import_passing
 insert into import_hits
-select -1, f.file_id, n.added_version, 'superseded', null, null, null
+select -1, f.file_id, n.added_version, 'replaced', null, null, null
 from import_files n cross join dl_files f
-where n.is_first and n.ended_version is not null and f.table_id = cast(:table_id as {uuid})
-    and coalesce(f.path_key, f.path) = coalesce(n.path_key, n.path) and f.dv_id = n.dv_id
+where n.is_first and n.removed_version is not null and f.table_key = {table_key}
+    and f.file_key = n.file_key
 
 -- name: end_import_hits
 insert into dl_removed_files (
-    file_id, table_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
-    num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
-    clustering_provider, data_change, added_version, extra, ended_version, ended_by,
+    file_id, table_key, file_key, path_hash, path, dv_id, size, modification_time, partition_values,
+    stats, num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+    clustering_provider, data_change, added_version, unknown_fields, removed_version, removal,
     deletion_timestamp, remove_data_change, extended_file_metadata
 )
 select
-    f.file_id, f.table_id, f.path, f.path_key, f.dv_id, f.size, f.modification_time,
-    f.partition_values, f.stats, f.num_records, f.tags, f.deletion_vector, f.base_row_id,
-    f.default_row_commit_version, f.clustering_provider, f.data_change, f.added_version, f.extra,
-    h.ended_version, h.ended_by, h.deletion_timestamp, h.remove_data_change,
+    f.file_id, f.table_key, f.file_key, f.path_hash, f.path, f.dv_id, f.size, f.modification_time, f.partition_values,
+    f.stats, f.num_records, f.tags, f.deletion_vector, f.base_row_id, f.default_row_commit_version,
+    f.clustering_provider, f.data_change, f.added_version, f.unknown_fields,
+    h.removed_version, h.removal, h.deletion_timestamp, h.remove_data_change,
     h.extended_file_metadata
 from import_hits h cross join dl_files f where f.file_id = h.live_id
 
@@ -96,46 +96,47 @@ delete from dl_files where file_id in (select live_id from import_hits)
 -- Removes of files that the log as we have it never added.
 -- name: insert_import_unknown
 insert into dl_removed_files (
-    file_id, table_id, path, path_key, dv_id, size, partition_values, deletion_vector,
-    ended_version, ended_by, deletion_timestamp, remove_data_change, extended_file_metadata
+    file_id, table_key, file_key, path_hash, path, dv_id, size, partition_values, deletion_vector,
+    removed_version, removal, deletion_timestamp, remove_data_change, extended_file_metadata
 )
 select
-    e.file_id, cast(:table_id as {uuid}), e.path, e.path_key, e.dv_id, e.size, e.partition_values,
-    e.deletion_vector, e.ended_version, e.ended_by, e.deletion_timestamp, e.remove_data_change,
+    e.file_id, {table_key}, e.file_key, e.path_hash, e.path, e.dv_id, e.size, e.partition_values,
+    e.deletion_vector, e.removed_version, e.removal, e.deletion_timestamp, e.remove_data_change,
     e.extended_file_metadata
 from import_endings e where e.number not in (select number from import_hits)
 
 -- name: insert_import_live
 insert into dl_files (
-    file_id, table_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
-    num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
-    clustering_provider, data_change, added_version, extra
+    file_id, table_key, file_key, path_hash, path, dv_id, size, modification_time, partition_values,
+    stats, num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+    clustering_provider, data_change, added_version, unknown_fields
 )
 select
-    file_id, cast(:table_id as {uuid}), path, path_key, dv_id, size, modification_time,
-    partition_values, stats, num_records, tags, deletion_vector, base_row_id,
-    default_row_commit_version, clustering_provider, data_change, added_version, extra
-from import_files where ended_version is null
+    file_id, {table_key}, file_key, path_hash, path, dv_id, size, modification_time, partition_values,
+    stats, num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+    clustering_provider, data_change, added_version, unknown_fields
+from import_files where removed_version is null
 
 -- name: insert_import_ended
 insert into dl_removed_files (
-    file_id, table_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
-    num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
-    clustering_provider, data_change, added_version, extra, ended_version, ended_by,
+    file_id, table_key, file_key, path_hash, path, dv_id, size, modification_time, partition_values,
+    stats, num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+    clustering_provider, data_change, added_version, unknown_fields, removed_version, removal,
     deletion_timestamp, remove_data_change, extended_file_metadata
 )
 select
-    file_id, cast(:table_id as {uuid}), path, path_key, dv_id, size, modification_time,
-    partition_values, stats, num_records, tags, deletion_vector, base_row_id,
-    default_row_commit_version, clustering_provider, data_change, added_version, extra,
-    ended_version, ended_by, deletion_timestamp, remove_data_change, extended_file_metadata
-from import_files where ended_version is not null
+    file_id, {table_key}, file_key, path_hash, path, dv_id, size, modification_time, partition_values,
+    stats, num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+    clustering_provider, data_change, added_version, unknown_fields, removed_version, removal,
+    deletion_timestamp, remove_data_change, extended_file_metadata
+from import_files where removed_version is not null
 
 -- name: insert_import_partitions
-insert into dl_partitions (table_id, partition_values)
-select distinct cast(:table_id as {uuid}), partition_values from import_files
+insert into dl_partitions (table_key, partition_values)
+select distinct {table_key}, partition_values from import_files
 where added_version is not null
-on conflict (table_id, partition_values) do nothing
+on conflict (table_key, partition_values) do update set empty_since = null
+where dl_partitions.empty_since is not null
 
 -- A token that another version of the table has already gives way to one of our own.
 -- name: insert_import_versions
@@ -168,7 +169,7 @@ insert into dl_mirror_status (
 )
 select
     cast(:table_id as {uuid}), version, 'SUCCESS', {true}, {false}, digest, 0,
-    cast(:now as bigint), cast(:now as bigint)
+    {time:now}, {time:now}
 from import_versions
 
 -- name: insert_import_txns
@@ -233,17 +234,17 @@ where table_id = cast(:table_id as {uuid})
 -- From when to when each file was live; what its add said, for those that are live at the end.
 -- name: file_intervals
 select
-    path, dv_id, size, added_version, cast(null as bigint) as ended_version, stats,
+    path, dv_id, size, added_version, cast(null as bigint) as removed_version, stats,
     partition_values, modification_time
-from dl_files where table_id = cast(:table_id as {uuid})
+from dl_files where table_key = {table_key}
 union all
 select
-    path, dv_id, size, added_version, ended_version,
-    case when ended_version > :head then stats end,
-    case when ended_version > :head then partition_values end,
-    case when ended_version > :head then modification_time end
+    path, dv_id, size, added_version, removed_version,
+    case when removed_version > :head then stats end,
+    case when removed_version > :head then partition_values end,
+    case when removed_version > :head then modification_time end
 from dl_removed_files
-where table_id = cast(:table_id as {uuid}) and ended_version > :since
+where table_key = {table_key} and removed_version > :since
     and added_version is not null
 
 -- The statistics of files that came in bulk. A column's rows arrive before the column counts.
@@ -269,27 +270,27 @@ select stats_key, low, high, file_id from import_stats_text order by stats_key, 
 -- Statistics of a megabyte bound nothing that is worth their room: such a file is unbounded.
 -- name: live_stats
 select file_id, case when octet_length(stats) <= 1000000 then stats end as stats
-from dl_files where table_id = cast(:table_id as {uuid}) order by file_id
+from dl_files where table_key = {table_key} order by file_id
 
 -- name: drop_filling_num
 delete from dl_stats_num where stats_key in (
     select c.stats_key from dl_stats_columns c
-    where c.table_id = cast(:table_id as {uuid}) and c.since_version = cast(:never as bigint)
+    where c.table_key = {table_key} and c.since_version = cast(:never as bigint)
 )
 
 -- name: drop_filling_text
 delete from dl_stats_text where stats_key in (
     select c.stats_key from dl_stats_columns c
-    where c.table_id = cast(:table_id as {uuid}) and c.since_version = cast(:never as bigint)
+    where c.table_key = {table_key} and c.since_version = cast(:never as bigint)
 )
 
 -- name: drop_filling_columns
 delete from dl_stats_columns
-where table_id = cast(:table_id as {uuid}) and since_version = cast(:never as bigint)
+where table_key = {table_key} and since_version = cast(:never as bigint)
 
 -- name: end_filling
 update dl_stats_columns set since_version = cast(:version as bigint), is_whole = {true}
-where table_id = cast(:table_id as {uuid}) and since_version = cast(:never as bigint)
+where table_key = {table_key} and since_version = cast(:never as bigint)
 
 -- name: skip_lost_commit
 update dl_tables set log_floor = first_version + 1

@@ -3,42 +3,44 @@
 -- Behind a wait for the lock PostgreSQL reads the locked row anew and nothing else: whatever a
 -- commit is checked against must stand in that row.
 -- name: lock_table
-select {table_columns}, t.epoch, {now} from dl_tables t where t.table_id = :table_id for update
+select {table_columns}, t.epoch, {now} from dl_tables t where t.table_id = :table_id
+for no key update
 
 -- name: lock_all_tables
 lock table dl_tables in exclusive mode
 
 -- name: insert_files
 insert into dl_files (
-    file_id, table_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
-    num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
-    clustering_provider, data_change, added_version, extra
+    file_id, table_key, file_key, path_hash, path, dv_id, size, modification_time, partition_values,
+    stats, num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+    clustering_provider, data_change, added_version, unknown_fields
 )
 select
-    u.file_id, :table_id::uuid, u.path, u.path_key, u.dv_id, u.size, u.modification_time,
+    u.file_id, {table_key}, u.file_key, u.path_hash, u.path, u.dv_id, u.size, u.modification_time,
     u.partition_values, u.stats, u.num_records, u.tags, u.deletion_vector, u.base_row_id,
-    u.default_row_commit_version, u.clustering_provider, u.data_change, u.added_version, u.extra
+    u.default_row_commit_version, u.clustering_provider, u.data_change, u.added_version,
+    u.unknown_fields
 from unnest(
-    :file_id::bigint[], :path::text[], :path_key::text[], :dv_id::text[], :size::bigint[],
-    :modification_time::bigint[], :partition_values::text[], :stats::text[],
+    :file_id::bigint[], :file_key::uuid[], :path_hash::uuid[], :path::text[], :dv_id::text[],
+    :size::bigint[], :modification_time::bigint[], :partition_values::text[], :stats::text[],
     :num_records::bigint[], :tags::text[], :deletion_vector::text[], :base_row_id::bigint[],
     :default_row_commit_version::bigint[], :clustering_provider::text[], :data_change::boolean[],
-    :extra::text[], :added_version::bigint[]
+    :unknown_fields::text[], :added_version::bigint[]
 ) u (
-    file_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
+    file_id, file_key, path_hash, path, dv_id, size, modification_time, partition_values, stats,
     num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
-    clustering_provider, data_change, extra, added_version
+    clustering_provider, data_change, unknown_fields, added_version
 )
 
 -- name: append
 select {table_columns}, a.digest
 from dl_append(
     :table_id::uuid, :epoch::bigint, :metadata_version::bigint, :protocol_version::bigint,
-    :ceiling::bigint, :pieces::text[], :has_own_time::boolean, :committer::text,
+    :partitions_emptied::bigint, :ceiling::bigint, :pieces::text[], :has_own_time::boolean, :committer::text,
     :operation::text, :operation_params::text, :operation_metrics::text, :read_version::bigint,
-    :commit_id::text, :user_metadata::text, :client::text, :file_id::bigint[], :path::text[],
-    :size::bigint[], :modification_time::bigint[], :partition_values::text[], :stats::text[],
-    :num_records::bigint[], :num_stats_key::integer[], :num_reach::smallint[], :num_low::float8[],
+    :commit_id::text, :user_metadata::text, :client::text, :file_id::bigint[], :file_key::uuid[],
+    :path::text[], :size::bigint[], :modification_time::bigint[], :partition_values::text[],
+    :stats::text[], :num_records::bigint[], :num_stats_key::integer[], :num_reach::smallint[], :num_low::float8[],
     :num_high::float8[], :num_file_id::bigint[], :text_stats_key::integer[], :text_low::text[],
     :text_high::text[], :text_file_id::bigint[], :partitions::text[]
 ) a, lateral (select (a.changed).*) t
@@ -60,7 +62,10 @@ with version as (
 queue as (
     insert into dl_mirror_status (
         table_id, version, status, json_written, checkpoint_written, digest, retry_count, updated_at
-    ) values (:table_id, :version, 'PENDING', false, false, :digest, 0, :committed_at)
+    ) values (
+        :table_id, :version, 'PENDING', false, false, :digest, 0,
+        to_timestamp(:committed_at / 1000.0)
+    )
 )
 update dl_tables set
     current_version = :version,
@@ -92,7 +97,10 @@ with version as (
 insert into dl_mirror_status (
     table_id, version, status, json_written, checkpoint_written, digest, retry_count, updated_at
 )
-select :table_id::uuid, version, 'PENDING', false, false, digest, 0, committed_at from version
+select
+    :table_id::uuid, version, 'PENDING', false, false, digest, 0,
+    to_timestamp(committed_at / 1000.0)
+from version
 
 -- name: remember_commit_tags
 update dl_mirror_status s set object_size = u.size, object_tag = u.e_tag
@@ -109,25 +117,34 @@ where f.table_id = :table_id::uuid and f.key = u.key and f.digest = u.digest
 with ended as (
     delete from dl_files f
     using unnest(
-        :key::text[], :dv_id::text[], :deletion_timestamp::bigint[],
-        :remove_data_change::boolean[], :extended_file_metadata::boolean[]
-    ) u (key, dv_id, deletion_timestamp, remove_data_change, extended_file_metadata)
-    where f.table_id = :table_id::uuid and coalesce(f.path_key, f.path) = u.key
-        and f.dv_id = u.dv_id
+        :file_key::uuid[], :deletion_timestamp::bigint[], :remove_data_change::boolean[],
+        :extended_file_metadata::boolean[]
+    ) u (file_key, deletion_timestamp, remove_data_change, extended_file_metadata)
+    where f.table_key = {table_key} and f.file_key = u.file_key
     returning f.*, u.deletion_timestamp, u.remove_data_change, u.extended_file_metadata
 )
-insert into dl_removed_files
-select
-    file_id, table_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
-    num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
-    clustering_provider, data_change, added_version, extra, :version::bigint, :ended_by,
+insert into dl_removed_files (
+    file_id, table_key, file_key, path_hash, path, dv_id, size, modification_time, partition_values,
+    stats, num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+    clustering_provider, data_change, added_version, unknown_fields, removed_version, removal,
     deletion_timestamp, remove_data_change, extended_file_metadata
+)
+select
+    file_id, table_key, file_key, path_hash, path, dv_id, size, modification_time, partition_values,
+    stats, num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+    clustering_provider, data_change, added_version, unknown_fields,
+    :version::bigint, :removal, deletion_timestamp, remove_data_change, extended_file_metadata
 from ended
 
+-- name: removed_keys
+select replace(file_key::text, '-', '') from dl_removed_files
+where table_key = {table_key} and removed_version = :version and removal = 'remove'
+
 -- name: insert_partitions
-insert into dl_partitions (table_id, partition_values)
-select :table_id::uuid, u from unnest(:partition_values::text[]) u
-on conflict do nothing
+insert into dl_partitions (table_key, partition_values)
+select {table_key}, u from unnest(:partition_values::text[]) u
+on conflict (table_key, partition_values) do update set empty_since = null
+where dl_partitions.empty_since is not null
 
 -- name: insert_stats_num
 insert into dl_stats_num (stats_key, reach, low, high, file_id)
@@ -141,7 +158,7 @@ select * from unnest(:stats_key::integer[], :low::text[], :high::text[], :file_i
 
 -- name: schema_version_table
 create table if not exists dl_schema_version (
-    version integer primary key, name text not null, applied_at bigint not null
+    version integer primary key, name text not null, applied_at timestamptz not null
 )
 
 -- name: has_namespace
@@ -154,10 +171,10 @@ where c.relname = 'dl_schema_version' and n.nspname = current_schema()
 
 -- name: files_at
 select {columns} from dl_files f
-where f.table_id = :table_id::uuid and f.added_version <= :version::bigint {live_filter}
+where f.table_key = {table_key} and f.added_version <= :version::bigint {live_filter}
 union all
 select {columns} from dl_removed_files f
-where f.table_id = :table_id::uuid and f.ended_version > :version::bigint
+where f.table_key = {table_key} and f.removed_version > :version::bigint
     and f.added_version <= :version::bigint {filter}
 
 -- name: chosen_files
@@ -187,7 +204,7 @@ where s.stats_key = {stats_key} and (s.high is null or s.high >= :{low}::text co
 and f.partition_values = any(:{partitions}::text[])
 
 -- name: of_keys
-and coalesce(f.path_key, f.path) = any(:keys::text[])
+and (f.file_key = any(:keys::text[]::uuid[]) or f.path_hash = any(:keys::text[]::uuid[]))
 
 -- name: tables_around
 -- By the index on places, by the index on names, and the few whose place is a symbolic link.
@@ -216,7 +233,7 @@ where
 and f.file_id >= :low_id::bigint and f.file_id < :high_id::bigint
 
 -- name: apply_schema_version
-insert into dl_schema_version (version, name, applied_at) values (:version, :name, :now)
+insert into dl_schema_version (version, name, applied_at) values (:version, :name, {time:now})
 
 -- name: schema_versions
 select version, name, applied_at from dl_schema_version order by version
@@ -244,11 +261,11 @@ select current_user::text, (
 
 -- name: absolute_paths
 select path, deletion_vector from dl_files
-where table_id <> :table_id::uuid
+where table_key <> {table_key}
     and (strpos(path, ':/') > 0 or substr(path, 1, 1) = '/' or strpos(deletion_vector, '"p"') > 0)
 union all
 select path, deletion_vector from dl_removed_files
-where table_id <> :table_id::uuid
+where table_key <> {table_key}
     and (strpos(path, ':/') > 0 or substr(path, 1, 1) = '/' or strpos(deletion_vector, '"p"') > 0)
 
 -- name: insert_vacuum_marks
@@ -260,16 +277,16 @@ on conflict do nothing
 delete from dl_vacuum_marks where table_id = :table_id::uuid and key = any(:key::text[])
 
 -- name: insert_vacuumed
-insert into dl_vacuumed_files (file_id, table_id, vacuumed_at)
-select u, :table_id::uuid, :now::bigint from unnest(:file_id::bigint[]) u
-on conflict do nothing
+update dl_removed_files set vacuumed_at = to_timestamp(:now::bigint / 1000.0)
+where file_id = any(:file_id::bigint[]) and table_key = {table_key} and vacuumed_at is null
 
 -- name: marked_keys
 select key from dl_vacuum_marks where table_id = :table_id::uuid and key = any(:keys::text[])
 
 -- name: live_identities
-select coalesce(path_key, path), dv_id from dl_files
-where table_id = :table_id::uuid and coalesce(path_key, path) = any(:keys::text[])
+select path, dv_id from dl_files
+where table_key = {table_key}
+    and (file_key = any(:keys::text[]::uuid[]) or path_hash = any(:keys::text[]::uuid[]))
 
 -- A clone that comes to refer to files here waits for a vacuum that is marking, and the other
 -- way round.

@@ -10,7 +10,7 @@ from dl_catalog c
 
 -- name: insert_catalog
 insert into dl_catalog (only_row, catalog_id, epoch, created_at)
-values (1, :catalog_id, :epoch, :created_at)
+values (1, :catalog_id, :epoch, {time:created_at})
 
 -- name: take_ids
 update dl_counters set value = value + :amount where name = :name returning value
@@ -42,7 +42,7 @@ insert into dl_tables (
     metadata_version, protocol_version, state, first_version, mirrored_through, log_floor,
     properties, epoch
 ) values (
-    :table_id, :namespace, :name, :location, :location_key, :created_at, -1, :last_ict,
+    :table_id, :namespace, :name, :location, :location_key, {time:created_at}, -1, :last_ict,
     -1, -1, :state, :first_version, :mirrored_through, :log_floor, :properties,
     (select c.epoch from dl_catalog c)
 )
@@ -227,11 +227,31 @@ join dl_txn_actions d on d.table_id = :table_id and d.app_id = apps.app_id and d
 order by d.app_id
 
 -- name: partitions
-select partition_values from dl_partitions where table_id = :table_id
+select partition_values from dl_partitions
+where table_key = {table_key} and (empty_since is null or empty_since > :version)
+
+-- Combinations whose last file went with a version. Time travel to before it still finds them.
+-- name: empty_partitions
+update dl_partitions as p set empty_since = :version
+where p.table_key = {table_key} and p.partition_values in (
+        select f.partition_values from dl_removed_files f
+        where f.table_key = {table_key} and f.removed_version = :version
+    )
+    and not exists (
+        select 1 from dl_files f
+        where f.table_key = p.table_key and f.partition_values = p.partition_values
+    )
+returning partition_values
+
+-- name: note_emptied_partitions
+update dl_tables set partitions_emptied = :version where table_id = :table_id
+
+-- name: forget_partitions
+delete from dl_partitions where table_key = {table_key} and empty_since <= :floor
 
 -- name: stats_columns
 select stats_key, column_name, column_type, kind, since_version, until_version, is_whole
-from dl_stats_columns where table_id = :table_id order by stats_key
+from dl_stats_columns where table_key = {table_key} order by stats_key
 
 -- Steps from each reach to the next one in the index, instead of reading all rows of a column.
 -- name: stats_reaches
@@ -248,8 +268,8 @@ select reach from found where reach is not null
 
 -- name: open_stats_column
 insert into dl_stats_columns (
-    stats_key, table_id, column_name, column_type, kind, since_version, until_version
-) values (:stats_key, :table_id, :column_name, :column_type, :kind, :since_version, null)
+    stats_key, table_key, column_name, column_type, kind, since_version, until_version
+) values (:stats_key, {table_key}, :column_name, :column_type, :kind, :since_version, null)
 
 -- name: close_stats_column
 update dl_stats_columns set until_version = :version
@@ -259,16 +279,16 @@ where stats_key = :stats_key and until_version is null
 select count(*), coalesce(sum(size), 0), sum(num_records), count(num_records)
 from (
     select size, num_records from dl_files
-    where table_id = :table_id and added_version <= :version
+    where table_key = {table_key} and added_version <= :version
     union all
     select size, num_records from dl_removed_files
-    where table_id = :table_id and ended_version > :version and added_version <= :version
+    where table_key = {table_key} and removed_version > :version and added_version <= :version
 ) f
 
 -- name: insert_mirror_row
 insert into dl_mirror_status (
     table_id, version, status, json_written, checkpoint_written, digest, retry_count, updated_at
-) values (:table_id, :version, :status, {false}, {false}, :digest, 0, :now)
+) values (:table_id, :version, :status, {false}, {false}, :digest, 0, {time:now})
 
 -- name: mirror_row
 select
@@ -279,7 +299,8 @@ from dl_mirror_status where table_id = :table_id and version = :version
 -- name: mirror_success
 update dl_mirror_status set
     status = 'SUCCESS', json_written = :json_written, checkpoint_written = :checkpoint_written,
-    error_message = null, last_attempt_at = :now, next_attempt_at = null, updated_at = :now,
+    error_message = null, last_attempt_at = {time:now}, next_attempt_at = null,
+    updated_at = {time:now},
     object_size = coalesce(:object_size, object_size), object_tag = coalesce(:object_tag, object_tag)
 where table_id = :table_id and version = :version and digest = coalesce(:digest, digest)
 
@@ -294,7 +315,8 @@ where v.table_id = :table_id and v.version >= :first and v.version <= :last
 -- name: mirror_failure
 update dl_mirror_status set
     status = :status, error_message = :error_message, retry_count = retry_count + 1,
-    last_attempt_at = :now, next_attempt_at = :next_attempt_at, updated_at = :now
+    last_attempt_at = {time:now}, next_attempt_at = {time:next_attempt_at},
+    updated_at = {time:now}
 where table_id = :table_id and version = :version and status <> 'SUCCESS'
 returning retry_count
 
@@ -317,7 +339,7 @@ where table_id = :table_id and status = 'FAILED' order by version
 -- name: mirror_ready
 select version, retry_count from dl_mirror_status
 where table_id = :table_id and status <> 'SUCCESS' and retry_count < :max_attempts
-    and (retry_count = 0 or last_attempt_at is null or last_attempt_at <= :latest_attempt)
+    and (retry_count = 0 or last_attempt_at is null or last_attempt_at <= {time:latest_attempt})
 order by version
 
 -- name: oldest_unmirrored
@@ -328,33 +350,30 @@ where table_id = :table_id and version > :mirrored_through
 update dl_tables set state = 'conflict' where table_id = :table_id and state = 'active'
 
 -- name: purge_files
-delete from dl_files where table_id = :table_id
+delete from dl_files where table_key = {table_key}
 
 -- name: purge_removed_files
-delete from dl_removed_files where table_id = :table_id
+delete from dl_removed_files where table_key = {table_key}
 
 -- name: purge_partitions
-delete from dl_partitions where table_id = :table_id
+delete from dl_partitions where table_key = {table_key}
 
 -- name: purge_stats_num
 delete from dl_stats_num
-where stats_key in (select stats_key from dl_stats_columns where table_id = :table_id)
+where stats_key in (select stats_key from dl_stats_columns where table_key = {table_key})
 
 -- name: purge_stats_text
 delete from dl_stats_text
-where stats_key in (select stats_key from dl_stats_columns where table_id = :table_id)
+where stats_key in (select stats_key from dl_stats_columns where table_key = {table_key})
 
 -- name: purge_stats_columns
-delete from dl_stats_columns where table_id = :table_id
+delete from dl_stats_columns where table_key = {table_key}
 
 -- name: purge_mirror_rows
 delete from dl_mirror_status where table_id = :table_id
 
 -- name: purge_log_files
 delete from dl_log_files where table_id = :table_id
-
--- name: purge_vacuumed_files
-delete from dl_vacuumed_files where table_id = :table_id
 
 -- name: purge_vacuum_marks
 delete from dl_vacuum_marks where table_id = :table_id
@@ -372,50 +391,43 @@ update dl_tables set
     verify_runs = 0
 where table_id = :table_id
 
--- name: purge_open_work
-delete from dl_open_work where table_id = :table_id
-
 -- name: changes
 select 'added' as change, path, dv_id, added_version as version, size, num_records, partition_values
 from dl_files
-where table_id = :table_id and added_version > :after and added_version <= :upto
+where table_key = {table_key} and added_version > :after and added_version <= :upto
 union all
 select 'added', path, dv_id, added_version, size, num_records, partition_values
 from dl_removed_files
-where table_id = :table_id and added_version > :after and added_version <= :upto
+where table_key = {table_key} and added_version > :after and added_version <= :upto
 union all
-select ended_by, path, dv_id, ended_version, size, num_records, partition_values
+select removal, path, dv_id, removed_version, size, num_records, partition_values
 from dl_removed_files
-where table_id = :table_id and ended_version > :after and ended_version <= :upto
+where table_key = {table_key} and removed_version > :after and removed_version <= :upto
 order by 4, 1, 2, 3
 
 -- name: count_ended
 select count(*) from dl_removed_files
-where table_id = :table_id and ended_version = :version and ended_by = 'remove'
-
--- name: ended_identities
-select coalesce(path_key, path), dv_id from dl_removed_files
-where table_id = :table_id and ended_version = :version and ended_by = 'remove'
+where table_key = {table_key} and removed_version = :version and removal = 'remove'
 
 -- name: rows_above
 select 'dl_table_versions', count(*) from dl_table_versions
 where table_id = :table_id and version > :version
 union all
 select 'dl_files', count(*) from dl_files
-where table_id = :table_id and added_version > :version
+where table_key = {table_key} and added_version > :version
 union all
 select 'dl_removed_files', count(*) from dl_removed_files
-where table_id = :table_id and ended_version > :version
+where table_key = {table_key} and removed_version > :version
 union all
 select 'dl_mirror_status', count(*) from dl_mirror_status
 where table_id = :table_id and version > :version
 
 -- name: acquire_lease
 insert into dl_leases (table_id, purpose, holder, fencing, expires_at)
-values (:table_id, :purpose, :holder, 1, :expires_at)
+values (:table_id, :purpose, :holder, 1, {time:expires_at})
 on conflict (table_id, purpose) do update set
     holder = excluded.holder, fencing = dl_leases.fencing + 1, expires_at = excluded.expires_at
-where dl_leases.expires_at <= :now
+where dl_leases.expires_at <= {time:now}
 returning fencing
 
 -- name: lock_lease
@@ -423,14 +435,14 @@ select holder, fencing from dl_leases where table_id = :table_id and purpose = :
 
 -- name: live_lease
 select 1 from dl_leases
-where table_id = :table_id and purpose = :purpose and expires_at > :now
+where table_id = :table_id and purpose = :purpose and expires_at > {time:now}
 
 -- name: renew_lease
-update dl_leases set expires_at = :expires_at where table_id = :table_id and purpose = :purpose
+update dl_leases set expires_at = {time:expires_at} where table_id = :table_id and purpose = :purpose
 
 -- A lease that is given back keeps its row, so that its number goes on.
 -- name: release_lease
-update dl_leases set expires_at = 0
+update dl_leases set expires_at = {long_ago}
 where table_id = :table_id and purpose = :purpose and holder = :holder and fencing = :fencing
 
 -- name: record_log_file
@@ -453,56 +465,51 @@ select key, version, kind, size, digest, num_rows, num_adds, object_tag from dl_
 where table_id = :table_id and kind = 'checkpoint' order by version desc limit 1
 
 -- name: mark_checkpoint
-update dl_mirror_status set checkpoint_written = {true}, updated_at = :now
+update dl_mirror_status set checkpoint_written = {true}, updated_at = {time:now}
 where table_id = :table_id and version = :version
 
 -- What a read of a version's files has to know first: how far back the book goes, and whether,
 -- up to a limit how often, files of the version have ended since.
 -- name: ended_since
-select t.history_floor, (
-    select count(*) from (
-        select 1 from dl_removed_files f
-        where f.table_id = :table_id and f.ended_version > :version limit :most
-    ) e
+select t.history_floor, exists (
+    select 1 from dl_removed_files f
+    where f.table_key = t.table_key and f.removed_version > :version
 )
 from dl_tables t where t.table_id = :table_id
 
--- The files of a version of which none has ended since.
--- name: live_in_path_order
+-- The files of a version of which none was removed since, in the order in which they came.
+-- name: live_in_order
 select {columns} from dl_files f
-where f.table_id = :table_id and f.added_version <= :version
-order by coalesce(f.path_key, f.path), f.dv_id
+where f.table_key = {table_key} and f.added_version <= :version
+order by f.added_version, f.file_id
 
--- name: in_path_order
+-- name: in_order
 select {columns} from (
-    select {inner}, coalesce(f.path_key, f.path) as file_key from dl_files f
-    where f.table_id = :table_id and f.added_version <= :version
+    select {inner} from dl_files f
+    where f.table_key = {table_key} and f.added_version <= :version
     union all
-    select {inner}, coalesce(f.path_key, f.path) as file_key from dl_removed_files f
-    where f.table_id = :table_id and f.ended_version > :version and f.added_version <= :version
-) f order by f.file_key, f.dv_id
+    select {inner} from dl_removed_files f
+    where f.table_key = {table_key} and f.removed_version > :version and f.added_version <= :version
+) f order by f.added_version, f.file_id
 
 -- Tombstones at a version: the last word on their file was a remove, and not too long ago.
 -- name: tombstones_at
 select {columns} from dl_removed_files f
-where f.table_id = :table_id and f.ended_by = 'remove' and f.ended_version <= :version
+where f.table_key = {table_key} and f.removal = 'remove' and f.removed_version <= :version
     and coalesce(f.deletion_timestamp, 0) > :cutoff
     and not exists (
         select 1 from dl_removed_files n
-        where n.table_id = f.table_id
-            and coalesce(n.path_key, n.path) = coalesce(f.path_key, f.path) and n.dv_id = f.dv_id
+        where n.table_key = f.table_key and n.file_key = f.file_key
             and (
-                (n.ended_version > f.ended_version and n.ended_version <= :version)
-                or (n.ended_version > :version and n.added_version <= :version)
+                (n.removed_version > f.removed_version and n.removed_version <= :version)
+                or (n.removed_version > :version and n.added_version <= :version)
             )
     )
     and not exists (
         select 1 from dl_files n
-        where n.table_id = f.table_id
-            and coalesce(n.path_key, n.path) = coalesce(f.path_key, f.path) and n.dv_id = f.dv_id
-            and n.added_version <= :version
+        where n.table_key = f.table_key and n.file_key = f.file_key and n.added_version <= :version
     )
-order by coalesce(f.path_key, f.path), f.dv_id
+order by f.removed_version, f.file_id
 
 -- name: payload_sizes
 select version, payload_bytes from dl_table_versions
@@ -517,7 +524,7 @@ insert into dl_mirror_status (
     table_id, version, status, json_written, checkpoint_written, digest, retry_count,
     last_attempt_at, updated_at
 )
-select v.table_id, v.version, 'SUCCESS', {true}, {false}, v.digest, 0, :now, :now
+select v.table_id, v.version, 'SUCCESS', {true}, {false}, v.digest, 0, {time:now}, {time:now}
 from dl_table_versions v
 where v.table_id = :table_id and v.version >= :first and v.version <= :last
     and not exists (
@@ -557,7 +564,7 @@ where t.state in ('active', 'detached', 'conflict') and not exists (
 insert into dl_mirror_status (
     table_id, version, status, json_written, checkpoint_written, digest, retry_count, updated_at
 )
-select v.table_id, v.version, 'PENDING', {false}, {false}, v.digest, 0, :now
+select v.table_id, v.version, 'PENDING', {false}, {false}, v.digest, 0, {time:now}
 from dl_tables t
 join dl_table_versions v on v.table_id = t.table_id and v.version > t.mirrored_through
 where t.state in ('active', 'detached', 'conflict')
@@ -577,7 +584,7 @@ order by v.committed_at
 
 -- name: reset_retries
 update dl_mirror_status set
-    status = 'PENDING', retry_count = 0, next_attempt_at = null, updated_at = :now
+    status = 'PENDING', retry_count = 0, next_attempt_at = null, updated_at = {time:now}
 where table_id = :table_id and status <> 'SUCCESS'
 
 -- name: digests
@@ -586,11 +593,12 @@ where table_id = :table_id and version >= :first and version <= :last
 
 -- name: insert_tombstone
 insert into dl_removed_files (
-    file_id, table_id, path, path_key, dv_id, size, partition_values, deletion_vector,
-    ended_version, ended_by, deletion_timestamp, remove_data_change, extended_file_metadata
+    file_id, table_key, file_key, path_hash, path, dv_id, size, partition_values, deletion_vector,
+    removed_version, removal, deletion_timestamp, remove_data_change, extended_file_metadata
 ) values (
-    :file_id, :table_id, :path, :path_key, :dv_id, :size, :partition_values, :deletion_vector,
-    :version, 'remove', :deletion_timestamp, :remove_data_change, :extended_file_metadata
+    :file_id, {table_key}, {hash:file_key}, {hash:path_hash}, :path, :dv_id, :size,
+    :partition_values, :deletion_vector, :version, 'remove', :deletion_timestamp,
+    :remove_data_change, :extended_file_metadata
 )
 
 -- Whoever has locked a table by now commits first; whoever locks it later sees the new epoch.
@@ -612,7 +620,7 @@ delete from dl_log_files where table_id = :table_id
 -- name: forget_mirror_rows
 update dl_mirror_status set
     status = 'PENDING', json_written = {false}, checkpoint_written = {false}, retry_count = 0,
-    next_attempt_at = null, updated_at = :now, object_size = null, object_tag = null
+    next_attempt_at = null, updated_at = {time:now}, object_size = null, object_tag = null
 where table_id = :table_id
 
 -- name: raise_log_floor
@@ -628,24 +636,22 @@ select min(version) from dl_table_versions where table_id = :table_id and commit
 
 -- name: kept_ended_files
 select path, deletion_vector from dl_removed_files
-where table_id = :table_id and ended_version > :gone_through and ended_version <= :version
+where table_key = {table_key} and removed_version > :gone_through and removed_version <= :version
 
 -- name: ended_files_to_vacuum
-select f.file_id, f.path, f.deletion_vector, f.size
-from dl_removed_files f
-left join dl_vacuumed_files v on v.file_id = f.file_id
-where f.table_id = :table_id and f.ended_version <= :gone_through and v.file_id is null
+select file_id, path, deletion_vector, size from dl_removed_files
+where table_key = {table_key} and removed_version <= :gone_through and vacuumed_at is null
 
 -- name: all_paths
-select path, deletion_vector from dl_files where table_id = :table_id
+select path, deletion_vector from dl_files where table_key = {table_key}
 union all
-select path, deletion_vector from dl_removed_files where table_id = :table_id
+select path, deletion_vector from dl_removed_files where table_key = {table_key}
 
 -- name: files_since
-select path, deletion_vector from dl_files where table_id = :table_id and added_version > :version
+select path, deletion_vector from dl_files where table_key = {table_key} and added_version > :version
 union all
 select path, deletion_vector from dl_removed_files
-where table_id = :table_id and ended_version > :version and added_version > :version
+where table_key = {table_key} and removed_version > :version and added_version > :version
 
 -- name: set_vacuuming
 update dl_tables set is_vacuuming = {true} where table_id = :table_id
@@ -659,16 +665,14 @@ where table_id = :table_id
 select key from dl_vacuum_marks where table_id = :table_id order by key limit :most
 
 -- name: vacuumed_of_version
-select count(*), max(v.vacuumed_at)
-from dl_removed_files f
-join dl_vacuumed_files v on v.file_id = f.file_id
-where f.table_id = :table_id and f.ended_version > :version and f.added_version <= :version
+select count(*), max(vacuumed_at) from dl_removed_files
+where table_key = {table_key} and removed_version > :version and added_version <= :version
+    and vacuumed_at is not null
 
 -- name: vacuumed_between
-select f.path, v.vacuumed_at
-from dl_removed_files f
-join dl_vacuumed_files v on v.file_id = f.file_id
-where f.table_id = :table_id and f.ended_version >= :first and f.added_version <= :last
+select path, vacuumed_at from dl_removed_files
+where table_key = {table_key} and removed_version >= :first and added_version <= :last
+    and vacuumed_at is not null
 
 -- name: table_places
 select table_id, location, location_key from dl_tables
@@ -682,49 +686,44 @@ where t.state = 'deleted' and t.is_vacuuming and not exists (
 )
 
 -- name: note_open_work
-insert into dl_open_work (work_id, table_id, holder, started_at, expires_at)
-values (:work_id, :table_id, :holder, :started_at, :expires_at)
-on conflict (work_id) do update set expires_at = excluded.expires_at
+insert into dl_leases (table_id, purpose, holder, fencing, started_at, expires_at)
+values (:table_id, :purpose, :holder, 0, {time:started_at}, {time:expires_at})
+on conflict (table_id, purpose) do update set expires_at = excluded.expires_at
 
 -- name: open_work
-select holder from dl_open_work where work_id = :work_id
+select holder from dl_leases where table_id = :table_id and purpose = :purpose
 
 -- name: end_open_work
-delete from dl_open_work where work_id = :work_id
+delete from dl_leases where table_id = :table_id and purpose = :purpose
 
 -- name: forget_open_work
-delete from dl_open_work where expires_at < :now
+delete from dl_leases where started_at is not null and expires_at < {time:now}
 
 -- name: oldest_open_work
-select min(started_at) from dl_open_work where table_id = :table_id and expires_at >= :now
+select min(started_at) from dl_leases where table_id = :table_id and expires_at >= {time:now}
 
 -- Retention of the book. Of what changes seldom, the newest row at or below the floor stays.
 -- name: oldest_version_row
 select min(version) from dl_table_versions where table_id = :table_id
 
--- name: oldest_ended_version
-select min(ended_version) from dl_removed_files where table_id = :table_id
+-- name: oldest_removed_version
+select min(removed_version) from dl_removed_files where table_key = {table_key}
 
 -- name: stats_keys
-select stats_key, kind from dl_stats_columns where table_id = :table_id
+select stats_key, kind from dl_stats_columns where table_key = {table_key}
 
 -- name: forget_stats_num
 delete from dl_stats_num where stats_key = :stats_key and file_id in (
-    select file_id from dl_removed_files where table_id = :table_id and ended_version <= :through
+    select file_id from dl_removed_files where table_key = {table_key} and removed_version <= :through
 )
 
 -- name: forget_stats_text
 delete from dl_stats_text where stats_key = :stats_key and file_id in (
-    select file_id from dl_removed_files where table_id = :table_id and ended_version <= :through
-)
-
--- name: forget_vacuumed
-delete from dl_vacuumed_files where file_id in (
-    select file_id from dl_removed_files where table_id = :table_id and ended_version <= :through
+    select file_id from dl_removed_files where table_key = {table_key} and removed_version <= :through
 )
 
 -- name: forget_removed_files
-delete from dl_removed_files where table_id = :table_id and ended_version <= :through
+delete from dl_removed_files where table_key = {table_key} and removed_version <= :through
 
 -- name: forget_chunks
 delete from dl_payload_chunks where table_id = :table_id and version < :floor
@@ -774,13 +773,13 @@ from dl_tables
 where table_id = :table_id and verify_started_at is not null
 
 -- name: begin_verification
-update dl_tables set verify_started_at = :now
+update dl_tables set verify_started_at = {time:now}
 where table_id = :table_id and state not in ('deleted', 'detached')
 
 -- A table that was given back to others meanwhile is theirs to verify, and a worker has no right to
 -- change its row.
 -- name: end_verification
 update dl_tables set
-    verified_at = :now, verified_version = :version, findings = :findings,
+    verified_at = {time:now}, verified_version = :version, findings = :findings,
     verify_runs = verify_runs + 1
 where table_id = :table_id and state not in ('deleted', 'detached')

@@ -6,15 +6,16 @@ select {locked_columns} from dl_tables t where t.table_id = :table_id
 
 -- name: insert_files
 insert into dl_files (
-    file_id, table_id, path, path_key, dv_id, size, modification_time, partition_values, stats,
-    num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
-    clustering_provider, data_change, added_version, extra
+    file_id, table_key, file_key, path_hash, path, dv_id, size, modification_time, partition_values,
+    stats, num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+    clustering_provider, data_change, added_version, unknown_fields
 )
 select
-    {row.file_id}, :table_id, {row.path}, {row.path_key}, {row.dv_id}, {row.size},
-    {row.modification_time}, {row.partition_values}, {row.stats}, {row.num_records}, {row.tags},
-    {row.deletion_vector}, {row.base_row_id}, {row.default_row_commit_version},
-    {row.clustering_provider}, {row.data_change}, {row.added_version}, {row.extra}
+    {row.file_id}, {table_key}, unhex({row.file_key}), unhex({row.path_hash}), {row.path},
+    {row.dv_id}, {row.size}, {row.modification_time}, {row.partition_values}, {row.stats},
+    {row.num_records}, {row.tags}, {row.deletion_vector}, {row.base_row_id},
+    {row.default_row_commit_version}, {row.clustering_provider}, {row.data_change},
+    {row.added_version}, {row.unknown_fields}
 from json_each(:rows) r
 
 -- name: record_version
@@ -59,13 +60,21 @@ from u
 where f.table_id = :table_id and f.key = u.key and f.digest = u.digest
 
 -- name: end_files_copy
-insert into dl_removed_files
+insert into dl_removed_files (
+    file_id, table_key, file_key, path_hash, path, dv_id, size, modification_time, partition_values,
+    stats, num_records, tags, deletion_vector, base_row_id, default_row_commit_version,
+    clustering_provider, data_change, added_version, unknown_fields, removed_version, removal,
+    deletion_timestamp, remove_data_change, extended_file_metadata
+)
 select
-    f.*, :version, :ended_by, {row.deletion_timestamp}, {row.remove_data_change},
+    f.file_id, f.table_key, f.file_key, f.path_hash, f.path, f.dv_id, f.size, f.modification_time, f.partition_values,
+    f.stats, f.num_records, f.tags, f.deletion_vector, f.base_row_id, f.default_row_commit_version,
+    f.clustering_provider, f.data_change, f.added_version, f.unknown_fields,
+    :version, :removal, {row.deletion_timestamp}, {row.remove_data_change},
     {row.extended_file_metadata}
 from json_each(:rows) r
 cross join dl_files f
-where f.table_id = :table_id and coalesce(f.path_key, f.path) = {row.key} and f.dv_id = {row.dv_id}
+where f.table_key = {table_key} and f.file_key = unhex({row.file_key})
 
 -- name: end_files_delete
 delete from dl_files
@@ -73,14 +82,18 @@ where file_id in (
     select f.file_id
     from json_each(:rows) r
     cross join dl_files f
-    where f.table_id = :table_id and coalesce(f.path_key, f.path) = {row.key}
-        and f.dv_id = {row.dv_id}
+    where f.table_key = {table_key} and f.file_key = unhex({row.file_key})
 )
 
+-- name: removed_keys
+select lower(hex(file_key)) from dl_removed_files
+where table_key = {table_key} and removed_version = :version and removal = 'remove'
+
 -- name: insert_partitions
-insert into dl_partitions (table_id, partition_values)
-select :table_id, {row.partition_values} from json_each(:rows) r where true
-on conflict do nothing
+insert into dl_partitions (table_key, partition_values)
+select {table_key}, {row.partition_values} from json_each(:rows) r where true
+on conflict (table_key, partition_values) do update set empty_since = null
+where dl_partitions.empty_since is not null
 
 -- name: insert_stats_num
 insert into dl_stats_num (stats_key, reach, low, high, file_id)
@@ -103,28 +116,21 @@ select count(*) from sqlite_master where type = 'table' and name = 'dl_schema_ve
 
 -- name: files_at
 select {columns} from dl_files f {live_hint}
-where f.table_id = :table_id and f.added_version <= :version {live_filter}
+where f.table_key = {table_key} and f.added_version <= :version {live_filter}
 union all
 select {columns} from dl_removed_files f
-where f.table_id = :table_id and f.ended_version > :version and f.added_version <= :version {filter}
+where f.table_key = {table_key} and f.removed_version > :version and f.added_version <= :version {filter}
 
--- In the order of the index, so that nothing is sorted: a sorter grows with the table.
--- name: live_in_path_order
-select {columns} from dl_files f indexed by dl_files_identity
-where f.table_id = :table_id and f.added_version <= :version
-order by coalesce(f.path_key, f.path), f.dv_id
-
--- The order belongs to the union itself: only then SQLite merges its two sides.
--- name: in_path_order
+-- The order belongs to the union itself: only then SQLite merges its two sides, and sorts none of the
+-- first, which comes in the order of its index.
+-- name: in_order
 select {columns} from (
-    select {inner}, coalesce(f.path_key, f.path) as file_key
-    from dl_files f indexed by dl_files_identity
-    where f.table_id = :table_id and f.added_version <= :version
+    select {inner} from dl_files f indexed by dl_files_added
+    where f.table_key = {table_key} and f.added_version <= :version
     union all
-    select {inner}, coalesce(f.path_key, f.path) as file_key
-    from dl_removed_files f {ended_hint}
-    where f.table_id = :table_id and f.ended_version > :version and f.added_version <= :version
-    order by file_key, dv_id
+    select {inner} from dl_removed_files f
+    where f.table_key = {table_key} and f.removed_version > :version and f.added_version <= :version
+    order by added_version, file_id
 ) f
 
 -- name: chosen_files
@@ -154,7 +160,8 @@ where s.stats_key = {stats_key} and (s.high is null or s.high >= :{low})
 and f.partition_values in (select p.value from json_each(:{partitions}) p)
 
 -- name: of_keys
-and coalesce(f.path_key, f.path) in (select k.value from json_each(:keys) k)
+and (f.file_key in (select unhex(k.value) from json_each(:keys) k)
+    or f.path_hash in (select unhex(k.value) from json_each(:keys) k))
 
 -- name: tables_around
 -- By the index on places, by the index on names, and the few whose place is a symbolic link.
@@ -188,11 +195,11 @@ and f.file_id >= :low_id and f.file_id < :high_id
 select
     (
         select f.file_id from dl_files f
-        where f.table_id = :table_id order by f.added_version, f.file_id limit 1
+        where f.table_key = {table_key} order by f.added_version, f.file_id limit 1
     ),
     (
         select f.file_id from dl_files f
-        where f.table_id = :table_id order by f.added_version desc, f.file_id desc limit 1
+        where f.table_key = {table_key} order by f.added_version desc, f.file_id desc limit 1
     ),
     t.history_floor, c.epoch
 from dl_catalog c left join dl_tables t on t.table_id = :table_id
@@ -205,11 +212,11 @@ select version, name, applied_at from dl_schema_version order by version
 
 -- name: absolute_paths
 select path, deletion_vector from dl_files
-where table_id <> :table_id
+where table_key <> {table_key}
     and (instr(path, ':/') > 0 or substr(path, 1, 1) = '/' or instr(deletion_vector, '"p"') > 0)
 union all
 select path, deletion_vector from dl_removed_files
-where table_id <> :table_id
+where table_key <> {table_key}
     and (instr(path, ':/') > 0 or substr(path, 1, 1) = '/' or instr(deletion_vector, '"p"') > 0)
 
 -- name: insert_vacuum_marks
@@ -222,18 +229,20 @@ delete from dl_vacuum_marks
 where table_id = :table_id and key in (select {row.key} from json_each(:rows) r)
 
 -- name: insert_vacuumed
-insert into dl_vacuumed_files (file_id, table_id, vacuumed_at)
-select {row.file_id}, :table_id, :now from json_each(:rows) r where true
-on conflict do nothing
+update dl_removed_files set vacuumed_at = :now
+where file_id in (select {row.file_id} from json_each(:rows) r) and table_key = {table_key}
+    and vacuumed_at is null
 
 -- name: marked_keys
 select key from dl_vacuum_marks
 where table_id = :table_id and key in (select k.value from json_each(:keys) k)
 
 -- name: live_identities
-select coalesce(path_key, path), dv_id from dl_files
-where table_id = :table_id
-    and coalesce(path_key, path) in (select k.value from json_each(:keys) k)
+select path, dv_id from dl_files
+where table_key = {table_key} and file_key in (select unhex(k.value) from json_each(:keys) k)
+union all
+select path, dv_id from dl_files
+where table_key = {table_key} and path_hash in (select unhex(k.value) from json_each(:keys) k)
 
 -- name: share_table
 select 1 from dl_tables where table_id = :table_id

@@ -1,1 +1,0 @@
--- A view of SQLite's; PostgreSQL writes to several tables in one statement anyway.

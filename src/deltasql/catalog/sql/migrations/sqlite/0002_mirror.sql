@@ -1,3 +1,0 @@
--- What a checkpoint holds, so that its hint can be written again without reading it.
-alter table dl_log_files add column num_rows integer;
-alter table dl_log_files add column num_adds integer;

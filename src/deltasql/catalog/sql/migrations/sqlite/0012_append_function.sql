@@ -1,1 +1,0 @@
--- PostgreSQL's alone: SQLite has no functions of its own.
