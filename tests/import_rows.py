@@ -21,6 +21,9 @@ _COLUMNS = {
     "and substr(table_name, 1, 3) = 'dl_'",
 }
 _KEY = "(select k.table_key from dl_tables k where k.table_id = :table_id)"
+_HASHES = {"file_key", "path_hash"}
+_HASH = {"sqlite": "lower(hex({}))", "postgres": "coalesce(replace(cast({} as text), '-', ''), '')"}
+_PLAIN = "cast({} as text)"
 _STATS = ("dl_stats_num", "dl_stats_text")
 
 
@@ -76,7 +79,11 @@ def _rows(database, query: str, names: list[str], table_id: str) -> list[str]:
     kept = [name for name in sorted(names) if name not in _OWN]
     plain = [name.replace(".", "_") for name in kept]
     pairs = zip(kept, plain, strict=True)
-    text = ", ".join(f"cast({name} as text) as {alias}" for name, alias in pairs)
+    spelling = _HASH[database.dialect.name]
+    text = ", ".join(
+        f"{(spelling if name in _HASHES else _PLAIN).format(name)} as {alias}"
+        for name, alias in pairs
+    )
     schema = pa.schema([(name, pa.string()) for name in plain])
     table = database.arrow(query.format(text), {"table_id": table_id}, schema)
     return sorted(json.dumps(_plain(row)) for row in table.to_pylist())

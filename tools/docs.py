@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import pkgutil
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 
 import deltasql
 from deltasql import errors
+from deltasql.catalog.migrations import known_migrations
 from deltasql.cli.main import COMMANDS, cli
 from deltasql.settings import Settings
 
@@ -142,7 +144,51 @@ def decisions_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+_COMMENT = re.compile(
+    r"^comment on (table|view|column) (\w+)(?:\.(\w+))? is\n    '((?:[^']|'')*)';", re.MULTILINE
+)
+
+
+def schema_page() -> str:
+    """The tables and their columns, from the comments that PostgreSQL shows, too."""
+    (step, *_) = known_migrations("postgres")
+    tables: dict[str, list[str]] = {}
+    for kind, name, column, text in _COMMENT.findall(step.text):
+        sentence = text.replace("''", "'").replace("|", "\\|")
+        if kind == "column":
+            tables[name].append(f"| `{column}` | {sentence} |")
+        else:
+            head = ["\n| column | |\n|---|---|"] if kind == "table" else []
+            tables[name] = [f"\n### {name}\n\n{sentence}", *head]
+    return SCHEMA_HEAD + "\n".join(line for lines in tables.values() for line in lines) + "\n"
+
+
+SCHEMA_HEAD = """# SQL schema
+
+All objects begin with `dl_` and stand in one schema (PostgreSQL) or one file (SQLite).
+`deltasql db status` tells the schema's version; migrations only go forward.
+Times that Delta itself writes are milliseconds since 1970 in UTC. Times of deltasql's own are
+timestamps in PostgreSQL and milliseconds in SQLite.
+Reading is always safe; writing these tables by hand is not: the bytes, the rows and the digests
+belong together.
+
+## States of a table
+
+| state | writes | mirror |
+|---|---|---|
+| `active` | yes | yes |
+| `importing`, `read_only` | no | no |
+| `conflict` | no: the log holds other bytes for a version | stopped |
+| `detached` | no: it belongs to ordinary Delta writers | no |
+| `deleted` | no: the name is free again | no |
+
+## Tables and views
+
+People start with the views at the end: `dl_history`, `dl_file_changes` and `dl_mirror_lag`.
+"""
+
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/sql-schema.md": schema_page,
     "docs/reference/cli.md": cli_page,
     "docs/reference/settings.md": settings_page,
     "docs/reference/errors.md": errors_page,

@@ -99,7 +99,7 @@ def test_it_holds_the_state_of_its_own_version_while_the_table_moves_on(catalog_
         (txn,) = checkpoint_rows(table, 2, "txn")
         assert (txn["appId"], txn["version"]) == ("app", 1)
         catalog.mirror.checkpoint("orders", 4)
-        assert [add["path"] for add in checkpoint_rows(table, 4, "add")] == ["a", "c"]
+        assert [add["path"] for add in checkpoint_rows(table, 4, "add")] == ["c", "a"]
         # `a` was removed and came back: it is a live file and no tombstone
         assert [remove["path"] for remove in checkpoint_rows(table, 4, "remove")] == ["b"]
         assert checkpoint_rows(table, 4, "txn")[0]["version"] == 2

@@ -15,6 +15,7 @@ ENDED = (
     f"(select min(file_id) from dl_removed_files where table_key = {KEY} "
     "and removed_version > added_version + 1)"
 )
+ONE_ENDED = f"file_id = {ENDED}"
 TXN = "(select min(app_id) from dl_txn_actions where table_id = '{t}')"
 # what is done to the book, and which comparison must notice
 WRONGS = {
@@ -65,8 +66,7 @@ WRONGS = {
         "files of all versions",
     ),
     "a file of the past went too early": (
-        "update dl_removed_files set removed_version = removed_version - 1 "
-        f"where file_id = {ENDED}",
+        f"update dl_removed_files set removed_version = removed_version - 1 where {ONE_ENDED}",
         "files of all versions",
     ),
     "a file of the past came later": (

@@ -1,9 +1,11 @@
 """Forward migrations on every dialect: applied once, refused when the code is older."""
 
+import re
 import threading
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import deltasql
@@ -106,6 +108,7 @@ def test_a_catalog_of_a_development_version_is_refused(database, catalog_uri, tm
         a_table(catalog, tmp_path)
     with database.write() as work:
         execute(work, "update dl_schema_version set name = 'foundation'")
+        work.run("apply_schema_version", version=14, name="new_versions", now=1)
     for refused in (
         lambda: initialize(database),
         lambda: migrations.require_current(database),
@@ -113,7 +116,7 @@ def test_a_catalog_of_a_development_version_is_refused(database, catalog_uri, tm
     ):
         with pytest.raises(SchemaOutdatedError, match="development version") as caught:
             refused()
-        assert "recover --from-log" in caught.value.hint
+        assert "recover --from-log" in caught.value.advice
 
 
 def test_without_leave_to_create_nothing_is_created(catalog_uri):
@@ -143,8 +146,6 @@ def test_audit_views_answer_plain_sql(catalog_uri, tmp_path, database):
         table = a_table(catalog, tmp_path)
         table.append(rows(1))
         table.delete("day = 'a'")
-    import pyarrow as pa
-
     text = "select version, committer, operation from dl_history order by version"
     schema = pa.schema(
         [("version", pa.int64()), ("committer", pa.string()), ("operation", pa.string())]
@@ -193,3 +194,24 @@ def test_an_old_minor_version_of_postgres_works_too(other_postgres_server, tmp_p
         table.delete("day = 'a'")
         assert table.snapshot(where="id > 5").files().num_rows == 0
         assert table.snapshot(version=1, where="id >= 1").files().num_rows == 1
+
+
+def test_every_table_and_column_is_explained(database, tmp_path, catalog_uri):
+    """PostgreSQL shows the sentences, the reference page is made of them; SQLite has no others."""
+    with deltasql.connect(catalog_uri) as catalog:
+        a_table(catalog, tmp_path)
+    (step, *_) = migrations.known_migrations("postgres")
+    explained = set(re.findall(r"^comment on column (\w+)\.(\w+) is", step.text, re.MULTILINE))
+    queries = {
+        "sqlite": "select m.name as relation, c.name as name from sqlite_master m, pragma_table_info(m.name) c "
+        "where m.type = 'table' and substr(m.name, 1, 3) = 'dl_'",
+        "postgres": "select c.relname::text as relation, a.attname::text as name "
+        "from pg_class c join pg_attribute a on a.attrelid = c.oid where c.relkind = 'r' and a.attnum > 0 "
+        "and c.relnamespace = current_schema()::regnamespace",
+    }
+    schema = pa.schema([("relation", pa.string()), ("name", pa.string())])
+    found = database.arrow(queries[database.dialect.name], {}, schema)
+    columns = {tuple(row.values()) for row in found.to_pylist()}
+    own = {("dl_schema_version", name) for name in ("version", "name", "applied_at")}
+    assert len(columns) > 100
+    assert columns - explained == own

@@ -157,7 +157,7 @@ def test_no_writer_rewrites_history(lake, table):
                 "delete from dl_removed_files",
                 "update dl_files set path = 'x'",
                 "truncate dl_txn_actions",
-                "insert into dl_schema_version values (99, 'x', 0)",
+                "insert into dl_schema_version values (99, 'x', now())",
                 "update dl_tables set state = 'deleted'",
             ):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):

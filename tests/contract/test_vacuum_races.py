@@ -251,8 +251,8 @@ def test_files_of_a_noted_write_stay_where_its_clock_and_the_stores_differ(stage
     with stage.catalog._session.book.database.write() as work:
         work.run(
             "note_open_work",
-            work_id="00000000-0000-4000-8000-000000000001",
             table_id=stage.table.table_id,
+            purpose="write:1",
             holder="h",
             started_at=stage.now + 50 * 60 * 1000,  # this clock is ahead of the store's
             expires_at=2**53,

@@ -76,6 +76,10 @@ class World:
         long_ago = self.catalog._session.book.database.queries.constants["long_ago"]
         self.sql(f"update dl_leases set expires_at = {long_ago}")
 
+    def forget_verification(self) -> None:
+        long_ago = self.catalog._session.book.database.queries.constants["long_ago"]
+        self.sql(f"update dl_tables set verify_started_at = {long_ago}")
+
     def forget_tags(self) -> None:
         """As a catalog is that was made before tags were remembered."""
         self.sql("update dl_mirror_status set object_size = null, object_tag = null")
@@ -329,7 +333,7 @@ def test_a_worker_killed_while_it_remembers_leaves_the_rest_to_the_next(
     assert len(world.tags()) == (0 if point.startswith("before") else 5)
 
     world.end_leases()
-    world.sql("update dl_tables set verify_started_at = 0")
+    world.forget_verification()
     event = world.verify()
     # the run that was killed does not count: the same share is read again
     assert commit_key(0) in world.commits_read()

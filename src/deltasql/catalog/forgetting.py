@@ -84,7 +84,7 @@ class Forgetting:
             crash_point("before-history-floor")
 
     def _forget_ended(self, row: TableRow, through: int) -> None:
-        oldest = self.database.rows("oldest_ended_version", table_id=row.table_id)[0][0]
+        oldest = self.database.rows("oldest_removed_version", table_id=row.table_id)[0][0]
         if oldest is None or oldest > through:
             return
         place = {"table_id": row.table_id, "through": through}
