@@ -203,10 +203,11 @@ def test_every_table_and_column_is_explained(database, tmp_path, catalog_uri):
     (step, *_) = migrations.known_migrations("postgres")
     explained = set(re.findall(r"^comment on column (\w+)\.(\w+) is", step.text, re.MULTILINE))
     queries = {
-        "sqlite": "select m.name as relation, c.name as name from sqlite_master m, pragma_table_info(m.name) c "
-        "where m.type = 'table' and substr(m.name, 1, 3) = 'dl_'",
+        "sqlite": "select m.name as relation, c.name as name from sqlite_master m, "
+        "pragma_table_info(m.name) c where m.type = 'table' and substr(m.name, 1, 3) = 'dl_'",
         "postgres": "select c.relname::text as relation, a.attname::text as name "
-        "from pg_class c join pg_attribute a on a.attrelid = c.oid where c.relkind = 'r' and a.attnum > 0 "
+        "from pg_class c join pg_attribute a on a.attrelid = c.oid "
+        "where c.relkind = 'r' and a.attnum > 0 "
         "and c.relnamespace = current_schema()::regnamespace",
     }
     schema = pa.schema([("relation", pa.string()), ("name", pa.string())])

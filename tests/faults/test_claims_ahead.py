@@ -20,8 +20,8 @@ POINTS = [
     "after-claim-noted",
     "before-claim-put",
     "after-claim-put",
-    "before-import-window",
-    "after-import-window",
+    "before-import-segment",
+    "after-import-segment",
     "after-claim-caught-up",
     "before-cutover-commit",
 ]

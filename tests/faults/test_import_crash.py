@@ -68,6 +68,8 @@ def go_on(catalog, root):
 @pytest.mark.parametrize("stop", IMPORT_POINTS, ids=lambda stop: f"{stop[0]}-{stop[1]}")
 def test_a_crash_at_any_point_leaves_no_trace(catalog_uri, second_uri, source, monkeypatch, stop):
     monkeypatch.setattr(tasks, "TASK_VERSIONS", 5)
+    if "inside" not in stop[0]:
+        monkeypatch.setattr(tasks, "SEGMENT_BYTES", 1)
     if "part" in stop[0]:
         truncated(source, 9)
     with deltasql.connect(second_uri) as whole:
@@ -122,7 +124,7 @@ import deltasql
 from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.importer import tasks
 from deltasql.importer.engine import LocalEngine
-tasks.TASK_VERSIONS = 3
+tasks.TASK_VERSIONS, tasks.SEGMENT_BYTES = 3, 20_000
 uri, source, cores = sys.argv[1:4]
 with deltasql.connect(uri) as catalog:
     names = [row.name for row in catalog._session.book.tables()]

@@ -194,8 +194,8 @@ class StopError(Exception):
         "before-import-begins",
         "before-import-part",
         "after-import-part",
-        "before-import-window",
-        "after-import-window",
+        "before-import-segment",
+        "after-import-segment",
         "before-import-ends",
     ],
 )

@@ -6,7 +6,7 @@ version of the same window. Only what ends a file of an earlier window is told a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -112,3 +112,16 @@ class VersionWindow:
     domains: pa.Table
     events: pa.Table
     changes: tuple[tuple[int, Metadata | Protocol], ...]
+
+    def __len__(self) -> int:
+        """The number of versions."""
+        return self.last - self.first + 1
+
+    def without_files(self) -> VersionWindow:
+        """Return the window without its rows of files and its payloads, which take most room."""
+        return replace(
+            self,
+            versions=self.versions.drop_columns("payload"),
+            files=FILE_SCHEMA.empty_table(),
+            endings=ENDING_SCHEMA.empty_table(),
+        )

@@ -12,13 +12,14 @@ import msgspec
 from deltasql.catalog import migrations
 from deltasql.catalog.adopt import Adopter
 from deltasql.catalog.commit_request import CommitRequest, Committed, TableRead
-from deltasql.catalog.commits import Committer, NewTable
+from deltasql.catalog.commits import Committer
 from deltasql.catalog.database import Database, UniqueViolationError
 from deltasql.catalog.dropping import Dropping
 from deltasql.catalog.history import HistoryEntry, history_entry
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.payloads import StoredCommit, read_commits, read_payload
 from deltasql.catalog.recommit import Recommitter
+from deltasql.catalog.registry import NewTable
 from deltasql.catalog.repeats import WriteSummary, require_same_write, stored_summary
 from deltasql.catalog.rows import CatalogRow, TableRow, TableState, split_name, table_row
 from deltasql.catalog.snapshots import Snapshot, open_snapshot, require_in_catalog

@@ -37,6 +37,7 @@ from deltasql.catalog.definitions import DefinitionCache, TableDefinition, chang
 from deltasql.catalog.fast_append import FastAppends, LostAppendError
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.objects import is_absolute
+from deltasql.catalog.registry import NewTable, insert_table
 from deltasql.catalog.repeats import (
     other_transaction_error,
     require_same_write,
@@ -78,18 +79,6 @@ _REFUSALS = (
     TableStateError,
     UnsupportedFeatureError,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class NewTable:
-    """The row of a table that a commit creates; its version is the first."""
-
-    table_id: str
-    namespace: str
-    name: str
-    location: str
-    location_key: str
-    properties: str = "{}"
 
 
 @dataclass(slots=True)
@@ -493,31 +482,6 @@ def _not_committed(lost: Exception | None) -> CatalogUnavailableError:
 
 def _no_rows() -> list[tuple[Any, ...]]:
     return []
-
-
-def insert_table(
-    work: Work,
-    create: NewTable,
-    *,
-    state: TableState = TableState.ACTIVE,
-    first_version: int = 0,
-) -> None:
-    """Register a table; its log begins where its versions do."""
-    work.run(
-        "insert_table",
-        table_id=create.table_id,
-        namespace=create.namespace,
-        name=create.name,
-        location=create.location,
-        location_key=create.location_key,
-        created_at=work.now_ms(),
-        last_ict=0,
-        state=str(state),
-        first_version=first_version,
-        mirrored_through=first_version - 1,
-        log_floor=first_version,
-        properties=create.properties,
-    )
 
 
 def _first_definition(request: CommitRequest) -> TableDefinition:

@@ -86,6 +86,14 @@ class BulkWork(Protocol):
             CatalogError: not all of them arrived.
         """
 
+    def insert(self, name: str, rows: pa.Table, *, table_id: str | None = None) -> None:
+        """Append rows to a table of the schema, each with the id of its table if that is given.
+
+        Raises:
+            UniqueViolationError: a row is there already.
+            CatalogError: not all of them arrived.
+        """
+
 
 class BatchRead(Protocol):
     """An open read of one state of the database that gives very many rows as Arrow."""

@@ -11,13 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltasql.catalog.bulk_load import BulkLoad
-from deltasql.catalog.bulk_rows import VersionWindow
-from deltasql.catalog.commits import NewTable, insert_table
+from deltasql.catalog.bulk_load import BulkLoad, Segment
 from deltasql.catalog.copies import erase_rows
 from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.dropping import PURGE
 from deltasql.catalog.ids import IdBlocks
+from deltasql.catalog.registry import NewTable, insert_table
 from deltasql.catalog.rows import TableRow, TableState, table_row
 from deltasql.catalog.stats_fill import StatsFill
 from deltasql.crash import crash_point
@@ -67,17 +66,16 @@ class Importing:
             crash_point("before-import-begins")
         return row
 
-    def window(self, table_id: str, window: VersionWindow, notes: dict[str, Any]) -> None:
+    def segment(self, table_id: str, segment: Segment, notes: dict[str, Any]) -> None:
         """Write whole versions in one transaction, each as its file says."""
-        ids = self.file_ids.take(window.files.num_rows + window.endings.num_rows)
-        BulkLoad(self.database, table_id).window(window, ids, notes)
+        BulkLoad(self.database, table_id, self.file_ids).segment(segment, notes)
 
     def state_part(
         self, table_id: str, files: pa.Table, notes: dict[str, Any], *, version: int
     ) -> None:
         """Write a part of the state that the oldest version begins with."""
-        ids = self.file_ids.take(files.num_rows)
-        BulkLoad(self.database, table_id).state_part(files, ids, notes, version=version)
+        load = BulkLoad(self.database, table_id, self.file_ids)
+        load.state_part(files, notes, version=version)
 
     def finish(self, table_id: str, state: TableState, swap: Swap | None = None) -> TableRow:
         """Let the table be seen, in the place of another one if so: all of its log is in the book.

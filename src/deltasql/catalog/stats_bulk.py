@@ -23,7 +23,7 @@ from deltasql.protocol.values import INTEGER_BITS, TIMESTAMPS
 NUM_SCHEMA = pa.schema(
     [
         ("stats_key", pa.int32()),
-        ("reach", pa.int32()),
+        ("reach", pa.int16()),
         ("low", pa.float64()),
         ("high", pa.float64()),
         ("file_id", pa.int64()),
@@ -77,7 +77,7 @@ def bulk_index_rows(
 
 def _reaches(low: pa.Array, high: pa.Array) -> pa.Array:
     ends = (side.to_numpy(zero_copy_only=False) for side in (low, high))
-    return pa.array(reaches_of(*ends), pa.int32())
+    return pa.array(reaches_of(*ends), pa.int16())
 
 
 def _is_usual(column: StatsColumn, leaf: Leaf) -> bool:

@@ -119,47 +119,41 @@ def _portions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def load_index(work: BulkWork, rows: BulkRows) -> None:
-    """Write rows of the index in bulk."""
+    """Write rows of the index in bulk, in its order."""
     if rows.num.num_rows:
-        work.stage("create_import_stats_num", rows.num)
-        work.run("insert_import_stats_num")
+        order = [("stats_key", "ascending"), ("reach", "ascending"), ("low", "ascending")]
+        work.insert("dl_stats_num", rows.num.sort_by(order))
     if rows.text.num_rows:
-        work.stage("create_import_stats_text", rows.text)
-        work.run("insert_import_stats_text")
+        order = [("stats_key", "ascending"), ("low", "ascending")]
+        work.insert("dl_stats_text", rows.text.sort_by(order))
 
 
-def index_window(
-    work: BulkWork,
-    table_id: str,
-    files: pa.Table,
-    before: int,
-    changes: Sequence[tuple[int, Any]],
-) -> None:
-    """Index the files of a window that follows version `before`, where the table has an index.
-
-    A column that new metadata no longer wants ends there; one that it brings is indexed from the
-    cut-over on.
-    """
+def open_pairs(work: BulkWork, table_id: str, version: int) -> Pairs:
+    """Return the columns that a table has indexed at a version; none before its first one."""
     columns = [
         column
         for column in read_columns(work.rows("stats_columns", table_id=table_id))
         if column.until_version is None and not column.is_filling
     ]
     if not columns:
-        return
-    told = work.rows("metadata_at", table_id=table_id, version=before)[0]
+        return ()
+    told = work.rows("metadata_at", table_id=table_id, version=version)[0]
     metadata = decode_commit(str(told[1]).encode(), version=int(told[0]), lenient=True)[0]
     assert isinstance(metadata, Metadata)  # noqa: S101 (the query gives nothing else)
-    came = files.filter(files["added_version"].is_valid())
-    pairs = pair_leaves(columns, metadata)
-    load_index(work, bulk_index_rows(came["stats"], came["file_id"], pairs))
+    return pair_leaves(columns, metadata)
+
+
+def close_columns(
+    work: BulkWork, columns: Sequence[StatsColumn], changes: Sequence[tuple[int, Any]]
+) -> None:
+    """End the index of columns that new metadata no longer wants.
+
+    A column that it brings is indexed from the cut-over on.
+    """
+    left = list(columns)
     for version, change in changes:
         if isinstance(change, Metadata):
-            _close(work, columns, version, change)
-
-
-def _close(work: BulkWork, columns: list[StatsColumn], version: int, metadata: Metadata) -> None:
-    close, _ = plan_columns(columns, usable_columns(metadata))
-    for column in close:
-        work.run("close_stats_column", stats_key=column.stats_key, version=version)
-        columns.remove(column)
+            close, _ = plan_columns(left, usable_columns(change))
+            for column in close:
+                work.run("close_stats_column", stats_key=column.stats_key, version=version)
+                left.remove(column)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.catalog import check_name
-from deltasql.catalog.commits import NewTable
+from deltasql.catalog.registry import NewTable
 from deltasql.catalog.rows import TableRow, split_name
 from deltasql.client.import_target import Target, find_target
 from deltasql.client.imports import PLANS, ImportOptions, no_columns

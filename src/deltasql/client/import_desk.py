@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltasql.catalog.commits import NewTable
+from deltasql.catalog.registry import NewTable
 from deltasql.catalog.rows import TableRow, split_name
 from deltasql.client.dry_run import DryRun, Preview, rates_of
 from deltasql.client.engines import ChosenEngine

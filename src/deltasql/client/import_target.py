@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deltasql.catalog.commits import NewTable
 from deltasql.catalog.cutover import noted_claim
+from deltasql.catalog.registry import NewTable
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.session import Session
 from deltasql.errors import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from deltasql.catalog.catalog import check_name
-from deltasql.catalog.commits import NewTable
 from deltasql.catalog.importing import Importing, Swap
+from deltasql.catalog.registry import NewTable
 from deltasql.catalog.rows import TableRow, TableState, split_name
 from deltasql.client.import_target import Target, find_target, left_aside
 from deltasql.client.session import Session

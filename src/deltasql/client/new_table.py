@@ -9,8 +9,8 @@ from functools import partial
 
 from deltasql.catalog.catalog import NAME_TAKEN, check_name
 from deltasql.catalog.commit_request import CommitRequest
-from deltasql.catalog.commits import NewTable
 from deltasql.catalog.definitions import TableDefinition
+from deltasql.catalog.registry import NewTable
 from deltasql.catalog.rows import TableRow, TableState, split_name
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.creation import TableSpec, check_place, creation_note, first_actions

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from deltasql.catalog.catalog import check_name
 from deltasql.catalog.checkpoint_source import CheckpointSource
-from deltasql.catalog.commits import NewTable
+from deltasql.catalog.registry import NewTable
 from deltasql.catalog.rows import TableState, split_name
 from deltasql.client.session import Session
 from deltasql.crash import crash_point

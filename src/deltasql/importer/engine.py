@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ class Engine(Protocol):
         """What users call it."""
         ...
 
-    def run(self, reader: LogReader, tasks: Iterable[Task]) -> Iterator[Rows]:
+    def run(self, reader: LogReader, tasks: Iterable[Task]) -> Generator[Rows]:
         """Yield what each task read; a bounded number of tasks is done ahead.
 
         Raises:
@@ -57,7 +57,7 @@ class LocalEngine:
     cores: int = 0
     name: str = field(default="local", init=False)
 
-    def run(self, reader: LogReader, tasks: Iterable[Task]) -> Iterator[Rows]:
+    def run(self, reader: LogReader, tasks: Iterable[Task]) -> Generator[Rows]:
         """Yield what each task read."""
         left = iter(tasks)
         first = list(islice(left, MANY_TASKS))
@@ -73,12 +73,12 @@ class LocalEngine:
         """Nothing outlives a run."""
 
 
-def _in_a_thread(reader: LogReader, tasks: Iterator[Task]) -> Iterator[Rows]:
+def _in_a_thread(reader: LogReader, tasks: Iterator[Task]) -> Generator[Rows]:
     with ThreadPoolExecutor(1, thread_name_prefix="deltasql-import") as pool:
         yield from _in_order(pool, reader, tasks, ahead=1)
 
 
-def _in_processes(reader: LogReader, tasks: Iterator[Task], count: int) -> Iterator[Rows]:
+def _in_processes(reader: LogReader, tasks: Iterator[Task], count: int) -> Generator[Rows]:
     with (
         # left last: its threads wait for the processes, which are ended before
         ThreadPoolExecutor(count, thread_name_prefix="deltasql-import") as pool,
@@ -100,7 +100,7 @@ def _in_processes(reader: LogReader, tasks: Iterator[Task], count: int) -> Itera
 
 def _in_order(
     pool: ThreadPoolExecutor, do: Callable[[Task], Rows], tasks: Iterator[Task], *, ahead: int
-) -> Iterator[Rows]:
+) -> Generator[Rows]:
     waiting: deque[Future[Rows]] = deque(pool.submit(do, task) for task in islice(tasks, ahead))
     try:
         while waiting:

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain, islice
 from typing import Any
 
+from deltasql.catalog.bulk_load import Segment
 from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.database import UniqueViolationError
 from deltasql.catalog.importing import Importing
 from deltasql.catalog.rows import TableRow
-from deltasql.errors import MalformedActionError
+from deltasql.catalog.segment_fold import ascending
+from deltasql.errors import DeltaSqlError, MalformedActionError
 from deltasql.importer.engine import Engine
 from deltasql.importer.ground import ground_row, ground_window
 from deltasql.importer.plan import ImportPlan
 from deltasql.importer.progress import LoadCounts, Observer, Progress
-from deltasql.importer.tasks import LogReader, StatePart, StateTask, cut_tasks
+from deltasql.importer.tasks import (
+    CommitTask,
+    LogReader,
+    Rows,
+    StatePart,
+    StateTask,
+    cut_segments,
+    cut_tasks,
+)
 from deltasql.importer.witness import Witness
 from deltasql.log.checkpoint_rows import checkpoint_parts
 from deltasql.protocol.actions import Metadata, Protocol
@@ -67,16 +79,64 @@ class Loader:
         left = plan.commits.between(done + 1, plan.head)
         if left:
             self.tell("Reading commits", plan, max(done, plan.first))
-        for rows in self.engine.run(reader, cut_tasks(left)):
-            assert isinstance(rows, VersionWindow)  # noqa: S101 (a commit task gives a window)
-            if is_fresh:
-                _require_beginning(rows, plan)
-                is_fresh = False
-            self.importing.window(row.table_id, rows, self._notes())
-            done = rows.last
-            self.witness.take(rows)
-            self.counts = self.counts.plus(rows)
-            self.tell("Importing version", plan, done)
+        whole = list(cut_segments(list(cut_tasks(left))))
+        begun = self._segments(plan, row, reader, whole, is_fresh=is_fresh)
+        if begun is not None:
+            # one version after the other: what is wrong shows, and all before it is kept
+            single = [[task] for task in chain.from_iterable(whole[begun:])]
+            self._segments(plan, row, reader, single, is_fresh=is_fresh and begun == 0)
+
+    def _segments(
+        self,
+        plan: ImportPlan,
+        row: TableRow,
+        reader: LogReader,
+        segments: Sequence[Sequence[CommitTask]],
+        *,
+        is_fresh: bool,
+    ) -> int | None:
+        """Load segments, each from its newest window to its oldest.
+
+        Return the number of the first one that must be loaded window by window: it holds something
+        that cannot be understood, or replaces a file from before.
+        """
+        tasks = (task for segment in segments for task in reversed(segment))
+        with closing(self.engine.run(reader, tasks)) as rows:
+            for number, segment in enumerate(segments):
+                try:
+                    self._segment(plan, row, segment, rows, is_fresh=is_fresh and not number)
+                except (DeltaSqlError, UniqueViolationError):
+                    if len(segment) == 1:
+                        raise
+                    return number
+        return None
+
+    def _segment(
+        self,
+        plan: ImportPlan,
+        row: TableRow,
+        segment: Sequence[CommitTask],
+        rows: Iterator[Rows],
+        *,
+        is_fresh: bool,
+    ) -> None:
+        first, last = segment[0].files[0].version, segment[-1].files[-1].version
+        heard: list[VersionWindow] = []
+
+        def windows() -> Iterator[VersionWindow]:
+            for window in islice(rows, len(segment)):
+                assert isinstance(window, VersionWindow)  # noqa: S101 (of a commit task)
+                if is_fresh and window.first == first:
+                    _require_beginning(window, plan)
+                heard.append(window.without_files())
+                yield window
+                self.tell("Importing version", plan, first + sum(map(len, heard)) - 1)
+
+        self.importing.segment(row.table_id, Segment(first, last, windows()), self._notes())
+        for window in ascending(heard):
+            self.witness.take(window)
+            self.counts = self.counts.plus(window)
+        self.tell("Importing version", plan, last)
 
     def _ground(
         self,
@@ -106,7 +166,8 @@ class Loader:
             self.counts = self.counts.plus_state(rows.files.num_rows)
             self.tell("Reading checkpoint", plan, plan.first)
         window = ground_window(plan, store, own, lenient=reader.lenient)
-        self.importing.window(row.table_id, window, self._notes())
+        segment = Segment(window.first, window.last, [window])
+        self.importing.segment(row.table_id, segment, self._notes())
         self.witness.take(window)
         self.counts = self.counts.plus(window)
 

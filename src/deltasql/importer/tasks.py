@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,8 +19,10 @@ from deltasql.protocol.identity import file_hashes
 from deltasql.storage.port import ObjectStore
 
 # A task's rows are in memory as a whole: as JSON they are about so big.
-TASK_BYTES = 48 * 1024 * 1024
+TASK_BYTES = 24 * 1024 * 1024
 TASK_VERSIONS = 4_000
+# What one transaction writes, as JSON: a killed import begins with the last such piece again.
+SEGMENT_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,21 @@ def cut_tasks(commits: CommitFiles) -> Iterator[CommitTask]:
         size += each
     if start < len(commits):
         yield CommitTask(commits[start:])
+
+
+def cut_segments(tasks: Sequence[CommitTask]) -> Iterator[list[CommitTask]]:
+    """Put tasks together, in order, that one transaction writes."""
+    segment: list[CommitTask] = []
+    size = 0
+    for task in tasks:
+        each = sum(task.files.sizes)
+        if segment and size + each > SEGMENT_BYTES:
+            yield segment
+            segment, size = [], 0
+        segment.append(task)
+        size += each
+    if segment:
+        yield segment
 
 
 def _state_rows(batch: StateBatch, version: int) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class SparkEngine:
     staging: Staging
     name: str = field(default="spark", init=False)
 
-    def run(self, reader: LogReader, tasks: Iterable[Task]) -> Iterator[Rows]:
+    def run(self, reader: LogReader, tasks: Iterable[Task]) -> Generator[Rows]:
         """Yield what each task read.
 
         Raises:

@@ -7,7 +7,7 @@ do not, and are three times as fast for small statements.
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import adbc_driver_manager as adbc
@@ -22,6 +22,7 @@ OperationalError = adbc.OperationalError
 
 # A query with this single column gives its rows as JSON arrays; `rows` takes them apart.
 ROW_JSON = "row_json"
+TEMPORARY = {"adbc.ingest.temporary": "true"}
 _BATCH_ROWS = "adbc.sqlite.query.batch_rows"
 _FIRST_ROWS, _MORE = 1024, 64
 _TEXT, _BYTES = pa.string(), pa.binary()
@@ -149,15 +150,15 @@ class AdbcConnection:
         finally:
             statement.close()
 
-    def ingest(self, name: str, rows: pa.Table) -> int:
-        """Append rows to a temporary table and return how many the driver took."""
+    def ingest(self, name: str, rows: pa.Table, *, into: Mapping[str, str] = TEMPORARY) -> int:
+        """Append rows to a table and return how many the driver took."""
         statement = adbc.AdbcStatement(self._raw)
         try:
             statement.set_options(
                 **{
                     "adbc.ingest.target_table": name,
                     "adbc.ingest.mode": "adbc.ingest.mode.append",
-                    "adbc.ingest.temporary": "true",
+                    **into,
                 }
             )
             statement.bind_stream(rows.to_reader())

@@ -118,7 +118,7 @@ class PostgresDatabase:
         with self._mapped():
             connection = self._connect_arrow()
             try:
-                with bulk_transaction(connection, self.queries) as work:
+                with bulk_transaction(connection, self.queries, self.schema) as work:
                     yield work
             finally:
                 connection.close()

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 from psycopg import sql
 
 from deltasql.catalog.dialects.adbc import AdbcConnection, Error
-from deltasql.catalog.dialects.staging import require_all
+from deltasql.catalog.dialects.staging import require_all, without_nulls
 from deltasql.catalog.queries import Queries
 from deltasql.errors import CommitUnknownError
 
@@ -19,7 +20,9 @@ _PLACE = re.compile(r"%\((\w+)\)[sb]")
 
 
 @contextmanager
-def bulk_transaction(connection: AdbcConnection, queries: Queries) -> Iterator[PostgresBulkWork]:
+def bulk_transaction(
+    connection: AdbcConnection, queries: Queries, schema: str
+) -> Iterator[PostgresBulkWork]:
     """Open a transaction; committed on a clean exit, rolled back otherwise.
 
     Raises:
@@ -27,7 +30,7 @@ def bulk_transaction(connection: AdbcConnection, queries: Queries) -> Iterator[P
     """
     connection.execute("begin isolation level read committed")
     try:
-        yield PostgresBulkWork(connection, queries)
+        yield PostgresBulkWork(connection, queries, schema)
     except BaseException:
         with suppress(Error):
             connection.execute("rollback")
@@ -41,9 +44,10 @@ def bulk_transaction(connection: AdbcConnection, queries: Queries) -> Iterator[P
 class PostgresBulkWork:
     """An open transaction; values travel as literals, rows as Arrow."""
 
-    def __init__(self, connection: AdbcConnection, queries: Queries) -> None:
+    def __init__(self, connection: AdbcConnection, queries: Queries, schema: str) -> None:
         self._connection = connection
         self._queries = queries
+        self._schema = schema
 
     def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run a query."""
@@ -61,6 +65,15 @@ class PostgresBulkWork:
             require_all(name, self._connection.ingest(name, rows), rows.num_rows)
             # the planner needs the number of rows only, and the texts are long
             self._connection.execute(f"analyze {name} ({rows.column_names[0]})")
+
+    def insert(self, name: str, rows: pa.Table, *, table_id: str | None = None) -> None:
+        """Copy rows into a table of the catalog."""
+        kept = without_nulls(rows)
+        if table_id is not None:
+            own = pa.scalar(UUID(table_id).bytes, pa.binary(16))
+            kept = kept.append_column("table_id", pa.repeat(own, rows.num_rows))
+        into = {"adbc.ingest.target_db_schema": self._schema}
+        require_all(name, self._connection.ingest(name, kept, into=into), rows.num_rows)
 
     def _text(self, name: str, params: dict[str, Any]) -> str:
         return with_literals(self._queries.get(name).text, params)

@@ -37,7 +37,7 @@ from deltasql.catalog.dialects.sqlite_connection import SqliteConnection, make_w
 from deltasql.catalog.dialects.sqlite_place import is_there, require_folder
 from deltasql.catalog.dialects.sqlite_probe import NO_TABLES, require_catalog
 from deltasql.catalog.dialects.sqlite_watch import SqliteWatch
-from deltasql.catalog.dialects.staging import SQLITE_WORDS, require_all
+from deltasql.catalog.dialects.staging import SQLITE_WORDS, require_all, without_nulls
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries, split_statements
 from deltasql.errors import BadArgumentError
 
@@ -291,6 +291,13 @@ class _SqliteBulkWork(_SqliteWork):
         name = create.removeprefix("create_")
         if rows.num_rows:
             require_all(name, self.connection.ingest(name, rows), rows.num_rows)
+
+    def insert(self, name: str, rows: pa.Table, *, table_id: str | None = None) -> None:
+        kept = without_nulls(rows)
+        if table_id is not None:
+            ids = pa.repeat(pa.scalar(table_id), rows.num_rows)
+            kept = kept.append_column("table_id", ids)
+        require_all(name, self.connection.ingest(name, kept, into={}), rows.num_rows)
 
 
 def _json(params: Mapping[str, Any]) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +14,7 @@ from urllib.parse import quote
 import adbc_driver_sqlite
 import pyarrow as pa
 
-from deltasql.catalog.dialects.adbc import AdbcConnection, Error
+from deltasql.catalog.dialects.adbc import TEMPORARY, AdbcConnection, Error
 from deltasql.catalog.dialects.sqlite_access import (
     Access,
     FileIdentity,
@@ -308,10 +308,10 @@ class SqliteConnection:
         with self._library:
             return self._driver().rows(text, values)
 
-    def ingest(self, name: str, rows: pa.Table) -> int:
-        """Append rows to a temporary table and return how many arrived."""
+    def ingest(self, name: str, rows: pa.Table, *, into: Mapping[str, str] = TEMPORARY) -> int:
+        """Append rows to a table and return how many arrived."""
         with self._library:
-            return self._driver().ingest(name, rows)
+            return self._driver().ingest(name, rows, into=into)
 
     def batches(self, text: str, values: bytes | None) -> Generator[pa.RecordBatch, None, None]:
         """Run a query and yield its rows in batches."""

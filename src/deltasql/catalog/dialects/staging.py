@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from deltasql.errors import CatalogError
 
 SQLITE_WORDS = {
@@ -24,6 +26,12 @@ POSTGRES_WORDS = {
     "bytewise": 'collate "C"',
     "on_commit_drop": "on commit drop",
 }
+
+
+def without_nulls(rows: pa.Table) -> pa.Table:
+    """Leave out the columns that say nothing: every value costs the driver, a null too."""
+    kept = [name for name in rows.column_names if rows[name].null_count < rows.num_rows]
+    return rows.select(kept)
 
 
 def require_all(name: str, taken: int, given: int) -> None:
