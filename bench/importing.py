@@ -70,7 +70,7 @@ def bare(place: dict[str, Any], backend: str, tiny: str, log: str) -> Iterator[d
     import pyarrow as pa
 
     write = _to_postgres if backend == "postgres" else _to_sqlite
-    windows = {source: [window.files for window in _windows(source)] for source in (tiny, log)}
+    windows = {source: [window.adds for window in _windows(source)] for source in (tiny, log)}
     write(place, pa.concat_tables(windows[tiny]), "tiny")
     rows = pa.concat_tables(windows[log])
     yield {}

@@ -47,11 +47,14 @@ def _plain(body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+_OF_SQL = {"file_id", "file_key", "path_hash"}
+
+
 def add_rows(actions: Iterable[Action]) -> list[dict[str, Any]]:
     """The rows that a commit would write for the adds."""
     adds = [action for action in actions if isinstance(action, Add)]
     columns = file_columns(adds, range(len(adds)))
-    names = [name for name in columns if name != "file_id"]
+    names = [name for name in columns if name not in _OF_SQL]
     return [
         dict(zip(names, row, strict=True)) for row in zip(*map(columns.get, names), strict=True)
     ]

@@ -243,6 +243,7 @@ def stopping_at(version, error):
 @pytest.mark.req("R71")
 def test_an_interruption_says_what_is_there_in_one_line(call, source, target, monkeypatch):
     monkeypatch.setattr(tasks, "TASK_VERSIONS", 3)
+    monkeypatch.setattr(tasks, "SEGMENT_BYTES", 1)
     with monkeypatch.context() as patched:
         step = stopping_at(5, KeyboardInterrupt())
         patched.setattr("deltasql.cli.import_progress.Watch.__call__", step)
@@ -318,7 +319,7 @@ def test_ctrl_c_ends_a_process_with_130_and_the_import_goes_on(call, source, tar
         "from deltasql.importer import tasks\n"
         "from deltasql.cli.import_progress import Watch\n"
         "from deltasql.cli.main import main\n"
-        "tasks.TASK_VERSIONS, real = 3, Watch.__call__\n"
+        "tasks.TASK_VERSIONS, tasks.SEGMENT_BYTES, real = 3, 1, Watch.__call__\n"
         "def step(self, progress):\n"
         "    real(self, progress)\n"
         "    if progress.version >= 5: os.kill(os.getpid(), signal.SIGINT)\n"

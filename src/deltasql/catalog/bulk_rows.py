@@ -1,7 +1,7 @@
-"""What a bulk load takes: the rows of whole versions, folded, as Arrow.
+"""What a bulk load takes: the rows of whole versions as Arrow.
 
-A file that is added inside a window has one row, wherever it belongs: live, or ended by a later
-version of the same window. Only what ends a file of an earlier window is told apart.
+The adds and removes of a window stand in the order of the log. Which of them ends which is for
+`segment_fold`, which sees the windows of a segment from the newest to the oldest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from deltasql.protocol.actions import Metadata, Protocol
 HASH = pa.binary(16)
 _TEXT, _LONG, _BOOL, _BYTES = pa.string(), pa.int64(), pa.bool_(), pa.binary()
 
-# A file as an add tells it, in the columns of dl_files.
+# An add in the columns of dl_files.
 ADD_SCHEMA = pa.schema(
     [
         ("path", _TEXT),
@@ -34,22 +34,12 @@ ADD_SCHEMA = pa.schema(
         ("clustering_provider", _TEXT),
         ("data_change", _BOOL),
         ("unknown_fields", _TEXT),
+        ("added_version", _LONG),
     ]
 )
-_ENDED = [
-    ("removed_version", _LONG),
-    ("removal", _TEXT),
-    ("deletion_timestamp", _LONG),
-    ("remove_data_change", _BOOL),
-    ("extended_file_metadata", _BOOL),
-]
-# A file that begins in the window, or a tombstone of one that never did (added_version is null).
-# `is_first`: nothing in the window speaks of its key before.
-FILE_SCHEMA = pa.schema([*ADD_SCHEMA, ("added_version", _LONG), *_ENDED, ("is_first", _BOOL)])
-# What ends a file of an earlier window, with all that a tombstone needs if there was no such file.
-ENDING_SCHEMA = pa.schema(
+# A remove in the columns of dl_removed_files: all that a tombstone needs if there was no such file.
+REMOVE_SCHEMA = pa.schema(
     [
-        ("number", _LONG),
         ("path", _TEXT),
         ("file_key", HASH),
         ("path_hash", HASH),
@@ -57,7 +47,12 @@ ENDING_SCHEMA = pa.schema(
         ("size", _LONG),
         ("partition_values", _TEXT),
         ("deletion_vector", _TEXT),
-        *_ENDED,
+        ("base_row_id", _LONG),
+        ("default_row_commit_version", _LONG),
+        ("removed_version", _LONG),
+        ("deletion_timestamp", _LONG),
+        ("remove_data_change", _BOOL),
+        ("extended_file_metadata", _BOOL),
     ]
 )
 # `modified_at`: the time of the commit file itself, which counts where a commit tells none.
@@ -92,8 +87,8 @@ DOMAIN_SCHEMA = pa.schema(
     [("version", _LONG), ("domain", _TEXT), ("configuration", _TEXT), ("removed", _BOOL)]
 )
 
-# What the log says of its files, unfolded, for whoever checks the load: the hash of a file's key,
-# the version, and of an add its size and a hash of what else it says; see `parity.events`.
+# The file actions once more, as hashes, for the comparison with SQL: the file's key, the version,
+# and of an add its size and a hash of its other fields; see `parity.events`.
 EVENT_SCHEMA = pa.schema(
     [("key", pa.uint64()), ("version", _LONG), ("size", _LONG), ("content", pa.uint64())]
 )
@@ -106,8 +101,8 @@ class VersionWindow:
     first: int
     last: int
     versions: pa.Table
-    files: pa.Table
-    endings: pa.Table
+    adds: pa.Table
+    removes: pa.Table
     txns: pa.Table
     domains: pa.Table
     events: pa.Table
@@ -117,11 +112,13 @@ class VersionWindow:
         """The number of versions."""
         return self.last - self.first + 1
 
-    def without_files(self) -> VersionWindow:
-        """Return the window without its rows of files and its payloads, which take most room."""
+    def without_rows(self) -> VersionWindow:
+        """Return the window without its files and payloads, which take most of its memory."""
         return replace(
-            self,
+            self.without_files(),
             versions=self.versions.drop_columns("payload"),
-            files=FILE_SCHEMA.empty_table(),
-            endings=ENDING_SCHEMA.empty_table(),
         )
+
+    def without_files(self) -> VersionWindow:
+        """Return the window without its files."""
+        return replace(self, adds=ADD_SCHEMA.empty_table(), removes=REMOVE_SCHEMA.empty_table())

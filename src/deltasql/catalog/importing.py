@@ -71,11 +71,17 @@ class Importing:
         BulkLoad(self.database, table_id, self.file_ids).segment(segment, notes)
 
     def state_part(
-        self, table_id: str, files: pa.Table, notes: dict[str, Any], *, version: int
+        self,
+        table_id: str,
+        adds: pa.Table,
+        removes: pa.Table,
+        notes: dict[str, Any],
+        *,
+        version: int,
     ) -> None:
         """Write a part of the state that the oldest version begins with."""
         load = BulkLoad(self.database, table_id, self.file_ids)
-        load.state_part(files, notes, version=version)
+        load.state_part(adds, removes, notes, version=version)
 
     def finish(self, table_id: str, state: TableState, swap: Swap | None = None) -> TableRow:
         """Let the table be seen, in the place of another one if so: all of its log is in the book.

@@ -18,7 +18,7 @@ Halves: TypeAlias = npt.NDArray[np.uint64]
 
 # In place of the number of a remove: the word is an add.
 AN_ADD = -1
-_NONE = -1
+NONE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,12 @@ class Keys:
     def at(self, places: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Keys:
         """Return some of the keys."""
         return Keys(self.first[places], self.last[places])
+
+    def plus(self, others: Keys) -> Keys:
+        """Return these keys and then others."""
+        return Keys(
+            np.concatenate([self.first, others.first]), np.concatenate([self.last, others.last])
+        )
 
     def column(self) -> pa.Array:
         """Return the keys as SQL takes them."""
@@ -65,7 +71,7 @@ class LaterWords:
     def find(self, keys: Keys) -> npt.NDArray[np.intp]:
         """Return the place of the next word on each file; -1 where there is none."""
         places = np.searchsorted(self.keys.first, keys.first)
-        found = np.full(len(keys), _NONE, dtype=np.intp)
+        found = np.full(len(keys), NONE, dtype=np.intp)
         asked = np.arange(len(keys))
         # almost always one turn: another follows where two keys begin with the same eight bytes
         while len(asked):
@@ -81,7 +87,7 @@ class LaterWords:
     def put(self, keys: Keys, versions: Numbers, numbers: Numbers) -> None:
         """Take the first words of versions before all that were read so far."""
         places = self.find(keys)
-        known = places != _NONE
+        known = places != NONE
         self.versions[places[known]] = versions[known]
         self.numbers[places[known]] = numbers[known]
         new = ~known

@@ -1,7 +1,7 @@
-"""Pure: the files of windows that come from the newest to the oldest, each with its end.
+"""Pure: which remove or add ends which file, for windows that come from the newest to the oldest.
 
-When a file comes, all that newer versions say of it is known. So it goes to its place at once:
-among the live files, or among the removed ones.
+When the add of a file comes, all that newer versions say of the file is known. So its row goes to
+its place at once: among the live files, or among the removed ones.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from deltasql.catalog.bulk_rows import ENDING_SCHEMA, FILE_SCHEMA, HASH, VersionWindow
-from deltasql.catalog.later_words import AN_ADD, LaterWords, keys_of
+from deltasql.catalog.bulk_rows import HASH, REMOVE_SCHEMA, VersionWindow
+from deltasql.catalog.later_words import AN_ADD, NONE, Keys, LaterWords, Numbers, keys_of
 
-_OF_REMOVE = ("deletion_timestamp", "remove_data_change", "extended_file_metadata")
+_OF_REMOVE = ["deletion_timestamp", "remove_data_change", "extended_file_metadata"]
+_OLDER_ADDS = pa.schema([("file_key", HASH), ("version", pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedFiles:
-    """The files of a window in the columns of their tables, without what belongs to neither."""
+    """The files of a window in the columns of dl_files and dl_removed_files."""
 
     live: pa.Table
     removed: pa.Table
@@ -32,8 +32,9 @@ class PlacedFiles:
 class OlderEnds:
     """What a segment says of files from before it.
 
-    `removes` end files from before, if there are any, and are tombstones if not; `tombstones` end
-    none in any case. `adds` are the keys and versions of adds that replace a file from before.
+    `removes`, which are numbered, end files from before if there are any, and are tombstones if
+    not; `tombstones` end none in any case. `adds` are the keys and versions of adds that replace a
+    file from before.
     """
 
     removes: pa.Table
@@ -45,94 +46,117 @@ class OlderEnds:
 class SegmentFold:
     """Takes the windows of one segment, the newest first."""
 
-    _words: LaterWords = field(default_factory=LaterWords)
-    _endings: list[pa.Table] = field(default_factory=list)
-    _used: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    _later: LaterWords = field(default_factory=LaterWords)
+    _removes: list[pa.Table] = field(default_factory=list)
+    _used: list[Numbers] = field(default_factory=list)
     _count: int = 0
 
     def take(self, window: VersionWindow) -> PlacedFiles:
         """Return the files of the next older window, each where it belongs."""
-        files = self._with_ends(window.files.combine_chunks())
-        self._note(window)
-        is_live = pc.is_null(files["removed_version"])
-        live = files.filter(is_live)
-        return PlacedFiles(live, files.filter(pc.invert(is_live)).drop_columns("is_first"))
+        adds, removes = window.adds.combine_chunks(), window.removes.combine_chunks()
+        words = _Words.of(adds, removes)
+        versions, ends = self._ends(words, removes.num_rows)
+        is_removed = versions != NONE
+        said = [one.select(_OF_REMOVE) for one in (removes, *self._removes)]
+        ended = ends[is_removed]
+        of_remove = pa.concat_tables(said).take(pa.array(ended, mask=ended == AN_ADD))
+        removed = adds.filter(pa.array(is_removed))
+        removed = removed.append_column("removed_version", pa.array(versions[is_removed]))
+        how = np.where(ended == AN_ADD, "replaced", "remove")
+        removed = removed.append_column("removal", pa.array(how, pa.string()))
+        for name in _OF_REMOVE:
+            removed = removed.append_column(name, of_remove[name])
+        tombstones = as_tombstones(removes.filter(pa.array(words.follows_remove)))
+        self._note(words, removes)
+        return PlacedFiles(
+            adds.filter(pa.array(~is_removed)),
+            pa.concat_tables([removed, tombstones], promote_options="default"),
+        )
 
     def older(self) -> OlderEnds:
         """Return what is left to say of files from before the segment, once all windows came."""
-        endings = pa.concat_tables([ENDING_SCHEMA.empty_table(), *self._endings])
-        unused = np.ones(self._count, dtype=bool)
+        removes = pa.concat_tables([REMOVE_SCHEMA.empty_table(), *self._removes])
+        removes = removes.append_column("number", pa.array(np.arange(self._count)))
+        is_unused = np.ones(self._count, dtype=bool)
         for numbers in self._used:
-            unused[numbers] = False
-        words, is_remove = self._words, self._words.numbers != AN_ADD
+            is_unused[numbers] = False
+        later, is_remove = self._later, self._later.numbers != AN_ADD
         is_first = np.zeros(self._count, dtype=bool)
-        is_first[words.numbers[is_remove]] = True
-        adds = pa.table(
-            {
-                "file_key": words.keys.at(~is_remove).column(),
-                "version": words.versions[~is_remove],
-            },
-            schema=pa.schema([("file_key", HASH), ("version", pa.int64())]),
-        )
+        is_first[later.numbers[is_remove]] = True
+        keys, versions = later.keys.at(~is_remove).column(), later.versions[~is_remove]
         return OlderEnds(
-            endings.filter(pa.array(unused & is_first)),
-            endings.filter(pa.array(unused & ~is_first)),
-            adds,
+            removes.filter(pa.array(is_unused & is_first)),
+            removes.filter(pa.array(is_unused & ~is_first)).drop_columns("number"),
+            pa.table([keys, pa.array(versions)], schema=_OLDER_ADDS),
         )
 
-    def _with_ends(self, files: pa.Table) -> pa.Table:
-        """Give every file that did not end inside its window the end that a newer one told."""
-        is_open = pc.is_null(files["removed_version"]).to_numpy()
-        keys = keys_of(files["file_key"]).at(is_open)
-        places = self._words.find(keys)
-        found = places >= 0
-        if not found.any():
-            return files
-        ends = np.zeros(len(files), dtype=bool)
-        ends[np.flatnonzero(is_open)[found]] = True
-        versions, numbers = self._words.versions[places[found]], self._words.numbers[places[found]]
+    def _ends(self, words: _Words, removes: int) -> tuple[Numbers, Numbers]:
+        """Return for each add the version that ends it, or NONE, and by which remove.
+
+        Removes are numbered from the window's own on, then those of newer windows; AN_ADD stands
+        for an add that replaces the file.
+        """
+        after = words.after[removes:]
+        versions, ends = np.full(len(after), NONE), np.full(len(after), AN_ADD)
+        is_inside = after != NONE
+        by = after[is_inside]
+        versions[is_inside] = words.versions[by]
+        ends[is_inside] = np.where(by < removes, by, AN_ADD)
+        places = self._later.find(words.keys.at(np.arange(removes, len(words.keys))[~is_inside]))
+        is_found = places != NONE
+        at = np.flatnonzero(~is_inside)[is_found]
+        numbers = self._later.numbers[places[is_found]]
+        versions[at] = self._later.versions[places[is_found]]
+        ends[at] = np.where(numbers == AN_ADD, AN_ADD, numbers + removes)
         self._used.append(numbers[numbers != AN_ADD])
-        values = self._told(numbers)
-        values["removed_version"] = pa.array(versions)
-        values["removal"] = pc.if_else(pa.array(numbers == AN_ADD), "replaced", "remove")
-        mask = pa.array(ends)
-        for name, told in values.items():
-            at = files.schema.get_field_index(name)
-            whole = pc.replace_with_mask(_one(files[name]), mask, told)
-            files = files.set_column(at, FILE_SCHEMA.field(name), whole)
-        return files
+        return versions, ends
 
-    def _told(self, numbers: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
-        """Return what the removes of these numbers say; an add in place of one says nothing."""
-        wanted = pa.array(numbers, mask=numbers == AN_ADD)
-        if not self._endings:
-            return {n: pa.nulls(len(numbers), FILE_SCHEMA.field(n).type) for n in _OF_REMOVE}
-        small = pa.concat_tables([one.select(_OF_REMOVE) for one in self._endings])
-        return {name: _one(small[name].take(wanted)) for name in _OF_REMOVE}
+    def _note(self, words: _Words, removes: pa.Table) -> None:
+        """Remember the first word on every file, for the windows before."""
+        is_first = words.before == NONE
+        is_open = is_first[: removes.num_rows]
+        if is_open.any():
+            self._removes.append(removes.filter(pa.array(is_open)))
+        numbers = np.full(len(words.keys), AN_ADD)
+        count = int(is_open.sum())
+        numbers[: removes.num_rows][is_open] = np.arange(self._count, self._count + count)
+        self._count += count
+        self._later.put(words.keys.at(is_first), words.versions[is_first], numbers[is_first])
 
-    def _note(self, window: VersionWindow) -> None:
-        endings = window.endings
-        numbers = np.arange(self._count, self._count + endings.num_rows, dtype=np.int64)
-        self._count += endings.num_rows
-        if endings.num_rows:
-            self._endings.append(endings.set_column(0, "number", pa.array(numbers)))
-            removed = _numbers(endings["removed_version"])
-            self._words.put(keys_of(endings["file_key"]), removed, numbers)
-        adds = window.files.filter(
-            pc.and_(window.files["is_first"], pc.is_valid(window.files["added_version"]))
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """The file actions of a window, removes first, each with its neighbours on the same file."""
+
+    keys: Keys
+    versions: Numbers
+    before: Numbers
+    after: Numbers
+    follows_remove: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, adds: pa.Table, removes: pa.Table) -> _Words:
+        keys = keys_of(removes["file_key"]).plus(keys_of(adds["file_key"]))
+        versions = np.concatenate(
+            [removes["removed_version"].to_numpy(), adds["added_version"].to_numpy()]
         )
-        if adds.num_rows:
-            said = np.full(adds.num_rows, AN_ADD, dtype=np.int64)
-            self._words.put(keys_of(adds["file_key"]), _numbers(adds["added_version"]), said)
+        # within one commit removes count before adds, as everywhere in Delta
+        is_add = np.arange(len(keys)) >= removes.num_rows
+        order = np.lexsort((versions * 2 + is_add, keys.last, keys.first))
+        ordered = keys.at(order)
+        same = ordered.first[1:] == ordered.first[:-1]
+        same &= ordered.last[1:] == ordered.last[:-1]
+        before, after = np.full(len(keys), NONE), np.full(len(keys), NONE)
+        before[order[1:][same]] = order[:-1][same]
+        after[order[:-1][same]] = order[1:][same]
+        of_removes = before[: removes.num_rows]
+        follows = (of_removes != NONE) & (of_removes < removes.num_rows)
+        return cls(keys, versions, before, after, follows)
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    found: npt.NDArray[np.int64] = column.to_numpy()
-    return found
+def as_tombstones(removes: pa.Table) -> pa.Table:
+    """Return removes as rows of files that no version added."""
+    return removes.append_column("removal", pa.repeat(pa.scalar("remove"), removes.num_rows))
 
 
 def ascending(windows: Sequence[VersionWindow]) -> list[VersionWindow]:

@@ -32,7 +32,7 @@ from deltasql.protocol.columns import Leaf
 
 Pairs = tuple[tuple[StatsColumn, Leaf], ...]
 
-_FILES_EACH = 50_000
+_FILES_EACH = 100_000
 _TRIES = 3
 _LIVE = pa.schema([("file_id", pa.int64()), ("stats", pa.string())])
 # Only while nobody commits by rules that were read before the index was there.

@@ -207,7 +207,7 @@ class _Seen:
             self.counts = self.counts.plus(rows)
         else:
             self.witness.take_state(rows)
-            self.counts = self.counts.plus_state(rows.files.num_rows)
+            self.counts = self.counts.plus_state(rows.files)
 
     def known(self) -> Counts:
         counts = self.counts

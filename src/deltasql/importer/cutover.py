@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice
 
-from deltasql.catalog.bulk_load import commit_times
 from deltasql.catalog.bulk_rows import VersionWindow
+from deltasql.catalog.bulk_versions import commit_times
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.cutover import Claim, CutoverBook, noted_claim
 from deltasql.catalog.rows import TableRow, TableState

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from deltasql.catalog.bulk_rows import (
+    ADD_SCHEMA,
     DOMAIN_SCHEMA,
-    ENDING_SCHEMA,
     EVENT_SCHEMA,
-    FILE_SCHEMA,
+    REMOVE_SCHEMA,
     TXN_SCHEMA,
     VERSION_SCHEMA,
     VersionWindow,
@@ -58,8 +58,8 @@ def ground_window(
         version,
         version,
         table_of([own], VERSION_SCHEMA),
-        FILE_SCHEMA.empty_table(),
-        ENDING_SCHEMA.empty_table(),
+        ADD_SCHEMA.empty_table(),
+        REMOVE_SCHEMA.empty_table(),
         table_of(txns, TXN_SCHEMA),
         table_of(domains, DOMAIN_SCHEMA),
         EVENT_SCHEMA.empty_table(),

@@ -1,4 +1,4 @@
-"""The driver of an import: windows of whole versions go into the book in order."""
+"""The driver of an import: segments of whole versions go into the catalog in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltasql.catalog.bulk_load import Segment
 from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.database import UniqueViolationError
 from deltasql.catalog.importing import Importing
-from deltasql.catalog.rows import TableRow
+from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.segment_fold import ascending
 from deltasql.errors import DeltaSqlError, MalformedActionError
 from deltasql.importer.engine import Engine
@@ -45,7 +45,7 @@ class GroundError(MalformedActionError):
 
 @dataclass(slots=True)
 class Loader:
-    """Loads what a plan names into one table of the book; goes on where an earlier run stopped."""
+    """Loads what a plan names into one table; goes on where an earlier run stopped."""
 
     importing: Importing
     engine: Engine
@@ -79,7 +79,8 @@ class Loader:
         left = plan.commits.between(done + 1, plan.head)
         if left:
             self.tell("Reading commits", plan, max(done, plan.first))
-        whole = list(cut_segments(list(cut_tasks(left))))
+        is_visible = row.state is not TableState.IMPORTING
+        whole = list(cut_segments(list(cut_tasks(left)), is_visible=is_visible))
         begun = self._segments(plan, row, reader, whole, is_fresh=is_fresh)
         if begun is not None:
             # one version after the other: what is wrong shows, and all before it is kept
@@ -128,11 +129,13 @@ class Loader:
                 assert isinstance(window, VersionWindow)  # noqa: S101 (of a commit task)
                 if is_fresh and window.first == first:
                     _require_beginning(window, plan)
-                heard.append(window.without_files())
+                heard.append(window.without_rows())
                 yield window
-                self.tell("Importing version", plan, first + sum(map(len, heard)) - 1)
+                if len(heard) < len(segment):
+                    self.tell("Importing version", plan, first + sum(map(len, heard)) - 1)
 
-        self.importing.segment(row.table_id, Segment(first, last, windows()), self._notes())
+        whole = Segment(first, last, len(segment), windows())
+        self.importing.segment(row.table_id, whole, self._notes())
         for window in ascending(heard):
             self.witness.take(window)
             self.counts = self.counts.plus(window)
@@ -160,13 +163,13 @@ class Loader:
             assert isinstance(rows, StatePart)  # noqa: S101 (a state task gives a part)
             notes = {PARTS_DONE: rows.number + 1, PARTS_OF: _name(plan)}
             self.importing.state_part(
-                row.table_id, rows.files, self._notes() | notes, version=plan.first
+                row.table_id, rows.adds, rows.removes, self._notes() | notes, version=plan.first
             )
             self.witness.take_state(rows)
-            self.counts = self.counts.plus_state(rows.files.num_rows)
+            self.counts = self.counts.plus_state(rows.files)
             self.tell("Reading checkpoint", plan, plan.first)
         window = ground_window(plan, store, own, lenient=reader.lenient)
-        segment = Segment(window.first, window.last, [window])
+        segment = Segment(window.first, window.last, 1, [window])
         self.importing.segment(row.table_id, segment, self._notes())
         self.witness.take(window)
         self.counts = self.counts.plus(window)

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from deltasql.catalog.bulk_rows import (
+    ADD_SCHEMA,
     DOMAIN_SCHEMA,
-    ENDING_SCHEMA,
     EVENT_SCHEMA,
-    FILE_SCHEMA,
+    REMOVE_SCHEMA,
     TXN_SCHEMA,
     VERSION_SCHEMA,
     VersionWindow,
@@ -25,10 +25,11 @@ from deltasql.protocol.actions import Metadata, Protocol
 
 _MAGIC = b"DSI1"
 _LENGTH = 4
+_ALIGNED = 8
 _SCHEMAS = {
     "versions": VERSION_SCHEMA,
-    "files": FILE_SCHEMA,
-    "endings": ENDING_SCHEMA,
+    "adds": ADD_SCHEMA,
+    "removes": REMOVE_SCHEMA,
     "txns": TXN_SCHEMA,
     "domains": DOMAIN_SCHEMA,
     "events": EVENT_SCHEMA,
@@ -63,10 +64,15 @@ class _Head(msgspec.Struct):
 
 
 def pack(rows: Rows) -> bytes:
-    """Return all tables and changes of a task's rows as bytes."""
+    """Return all tables and changes of a task's rows as bytes, compressed for a network."""
+    return b"".join(pack_parts(rows, _codec()))
+
+
+def pack_parts(rows: Rows, codec: str | None = None) -> list[Packed]:
+    """Return the same bytes in parts; without a codec for a pipe on one machine."""
     names = [field.name for field in fields(rows) if field.name in _SCHEMAS]
     tables = [(name, getattr(rows, name)) for name in names]
-    streams = [_write(table, _SCHEMAS[name]) for name, table in tables]
+    streams = [_write(table, _SCHEMAS[name], codec) for name, table in tables]
     parts = [
         _Part(name, table.num_rows, stream.size)
         for (name, table), stream in zip(tables, streams, strict=True)
@@ -76,8 +82,8 @@ def pack(rows: Rows) -> bytes:
     else:
         head = _Head(False, (rows.number, rows.version), parts)
     encoded = msgspec.msgpack.encode(head)
-    length = len(encoded).to_bytes(_LENGTH, "big")
-    return b"".join([_MAGIC, length, encoded, *streams])
+    begin = _MAGIC + len(encoded).to_bytes(_LENGTH, "big") + encoded
+    return [begin + bytes(_padding(len(begin))), *streams]
 
 
 def unpack(packed: Packed) -> Rows:
@@ -93,7 +99,8 @@ def unpack(packed: Packed) -> Rows:
             raise ValueError("they begin otherwise")  # noqa: TRY301
         length = int.from_bytes(view[len(_MAGIC) : start], "big")
         head = msgspec.msgpack.decode(view[start : start + length], type=_Head)
-        tables = _read_parts(view[start + length :], head.parts)
+        end = start + length
+        tables = _read_parts(view[end + _padding(end) :], head.parts)
         changes = tuple((c.version, _change(c)) for c in head.changes)
     except (ValueError, KeyError, OSError, msgspec.MsgspecError, pa.ArrowException) as error:
         raise TableImportError(
@@ -116,8 +123,16 @@ def _change(packed: _Change) -> Metadata | Protocol:
     return msgspec.msgpack.decode(packed.body, type=_KINDS[packed.kind])
 
 
-def _write(table: pa.Table, schema: pa.Schema) -> pa.Buffer:
-    codec = next((name for name in _CODECS if pa.Codec.is_available(name)), None)
+def _padding(length: int) -> int:
+    """Return how many bytes to add, so that Arrow finds its numbers at aligned places."""
+    return -length % _ALIGNED
+
+
+def _codec() -> str | None:
+    return next((name for name in _CODECS if pa.Codec.is_available(name)), None)
+
+
+def _write(table: pa.Table, schema: pa.Schema, codec: str | None) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
     with pa.ipc.new_stream(sink, schema, options=options) as writer:

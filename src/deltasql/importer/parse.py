@@ -1,10 +1,10 @@
-"""Read a range of versions from a log and fold it into one window, ready for the book."""
+"""Read versions in a row from a log, as one window for a bulk load."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -18,8 +18,7 @@ from deltasql.errors import MalformedActionError, SchemaError
 from deltasql.importer.commit_files import CommitFile
 from deltasql.importer.commit_rows import version_row
 from deltasql.importer.fetch import fetch_in_order
-from deltasql.importer.fold import Fold
-from deltasql.importer.rows import check_files, ending_rows, file_rows
+from deltasql.importer.rows import add_rows, check_files, remove_rows
 from deltasql.parity.events import EventCollector
 from deltasql.protocol.actions import (
     Action,
@@ -33,8 +32,25 @@ from deltasql.protocol.actions import (
 )
 from deltasql.protocol.commit_parts import decode_parts
 from deltasql.protocol.features import check_protocol, require_importable
+from deltasql.protocol.identity import hash_files
 from deltasql.protocol.validate import check_metadata, check_vector
 from deltasql.storage.port import ObjectStore
+
+_File = TypeVar("_File", Add, Remove)
+
+
+@dataclass(slots=True)
+class _Files(Generic[_File]):
+    """The adds or the removes of a window, in the order of the log."""
+
+    actions: list[_File] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+
+    def take(self, version: int, actions: list[_File], keys: list[bytes]) -> None:
+        self.actions += actions
+        self.keys += keys
+        self.versions += [version] * len(actions)
 
 
 @dataclass(slots=True)
@@ -44,15 +60,12 @@ class WindowReader:
     source: str
     lenient: bool = False
     _rows: list[tuple[Any, ...]] = field(default_factory=list)
-    _fold: Fold = field(default_factory=Fold)
+    _adds: _Files[Add] = field(default_factory=_Files)
+    _removes: _Files[Remove] = field(default_factory=_Files)
     _txns: list[tuple[Any, ...]] = field(default_factory=list)
     _domains: list[tuple[Any, ...]] = field(default_factory=list)
     _changes: list[tuple[int, Metadata | Protocol]] = field(default_factory=list)
     _events: EventCollector = field(default_factory=EventCollector)
-
-    def __post_init__(self) -> None:
-        """Pass the rule on."""
-        self._fold.lenient = self.lenient
 
     def take(self, file: CommitFile, payload: bytes) -> None:
         """Read one commit.
@@ -71,25 +84,34 @@ class WindowReader:
         self._others(file.version, parts.others)
         _check_vectors(file.version, parts.adds, parts.removes)
         self._events.take(file.version, parts.adds, parts.removes)
-        self._fold.apply(file.version, parts.adds, parts.removes)
+        self._take_files(file.version, parts.adds, parts.removes)
         self._rows.append(version_row(file, payload, parts))
 
     def window(self) -> VersionWindow:
         """Return the versions taken so far as one window."""
-        files, endings = file_rows(self._fold), ending_rows(self._fold)
-        check_files(files, "added_version")
-        check_files(endings, "removed_version")
+        adds = add_rows(self._adds.actions, self._adds.keys, self._adds.versions)
+        removes = remove_rows(self._removes.actions, self._removes.keys, self._removes.versions)
+        check_files(adds, "added_version")
+        check_files(removes, "removed_version")
         return VersionWindow(
             self._rows[0][0],
             self._rows[-1][0],
             table_of(self._rows, VERSION_SCHEMA),
-            files,
-            endings,
+            adds,
+            removes,
             table_of(self._txns, TXN_SCHEMA),
             table_of(self._domains, DOMAIN_SCHEMA),
             self._events.table(),
             tuple(self._changes),
         )
+
+    def _take_files(self, version: int, adds: list[Add], removes: list[Remove]) -> None:
+        """Take the files of one commit, which may speak of each only once."""
+        add_keys, remove_keys = hash_files(adds), hash_files(removes)
+        if not self.lenient and len({*add_keys, *remove_keys}) < len(adds) + len(removes):
+            raise _twice_error(version, adds, removes)
+        self._adds.take(version, adds, add_keys)
+        self._removes.take(version, removes, remove_keys)
 
     def _others(self, version: int, actions: Sequence[Action]) -> None:
         if len(actions) == 1 and type(actions[0]) is CommitInfo:
@@ -120,6 +142,25 @@ class WindowReader:
                 hint="The protocol forbids it; --lenient takes the last one.",
                 version=version,
             )
+
+
+def _twice_error(
+    version: int, adds: Sequence[Add], removes: Sequence[Remove]
+) -> MalformedActionError:
+    seen: dict[bytes, str] = {}
+    named: tuple[tuple[str, Sequence[Add | Remove]], ...] = (("removes", removes), ("adds", adds))
+    for verb, files in named:
+        for file, key in zip(files, hash_files(files), strict=True):
+            if key in seen:
+                verbs = verb if seen[key] == verb else "adds and removes"
+                return MalformedActionError(
+                    f"Version {version} {verbs} {file.path} more than once.",
+                    hint="The protocol forbids it; --lenient takes the last add, else the remove.",
+                    version=version,
+                    path=file.path,
+                )
+            seen[key] = verb
+    raise AssertionError("every file is named once")
 
 
 _LENIENT = "--lenient accepts a protocol that breaks the letter of the specification."

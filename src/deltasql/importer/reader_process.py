@@ -1,26 +1,30 @@
 """A process that does tasks of an import, so that long logs are read on more than one core.
 
-Both ends of its pipes: a frame is a length and a pickle. It only reads, so it may be killed at any
-time, and it ends by itself when whoever asked is gone. A process of the interpreter's own pool
-would run the caller's main module again.
+Both ends of its pipes: a frame is a length, a letter and a body. It only reads, so it may be
+killed at any time, and it ends by itself when whoever asked is gone. A process of the interpreter's
+own pool would run the caller's main module again.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from importlib.abc import MetaPathFinder
-from typing import IO, Any, BinaryIO, Self
+from typing import IO, BinaryIO, Self
 
 from deltasql.errors import DeltaSqlError, TableImportError
-from deltasql.importer.packing import pack, unpack
+from deltasql.importer.packing import Packed, pack_parts, unpack
 from deltasql.importer.tasks import LogReader, Rows, Task
 
 _LENGTH = 8
+_PICKLE, _ROWS = b"P", b"R"
+_PIPE_BYTES = 1024 * 1024
 _COMMAND = "from deltasql.importer.reader_process import serve; serve()"
 
 
@@ -38,6 +42,8 @@ class ReaderProcess:
             )
         except OSError as error:
             raise TableImportError(f"A process to read the log does not start: {error}.") from error
+        with suppress(OSError, AttributeError):  # only faster, and only on Linux
+            fcntl.fcntl(_pipe(self._process.stdout), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._ask(reader)
 
     def __enter__(self) -> Self:
@@ -60,12 +66,14 @@ class ReaderProcess:
         """
         self._ask(task)
         try:
-            answer = pickle.loads(_read_frame(_pipe(self._process.stdout)))  # noqa: S301 (our own)
+            kind, body = _read_frame(_pipe(self._process.stdout))
         except (EOFError, OSError) as error:
             raise self._ended() from error
-        if isinstance(answer, BaseException):
-            raise answer
-        return unpack(answer)
+        if kind == _ROWS:
+            return unpack(body)
+        failure = pickle.loads(body)  # noqa: S301 (our own)
+        assert isinstance(failure, DeltaSqlError)  # noqa: S101 (nothing else is sent so)
+        raise failure
 
     def close(self) -> None:
         """End the process, whatever it is at."""
@@ -79,7 +87,7 @@ class ReaderProcess:
 
     def _ask(self, what: object) -> None:
         try:
-            _write_frame(_pipe(self._process.stdin), pickle.dumps(what))
+            _write_frame(_pipe(self._process.stdin), _PICKLE, [pickle.dumps(what)])
         except OSError as error:
             raise self._ended() from error
 
@@ -99,11 +107,11 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not break a frame
     try:
-        reader: LogReader = pickle.loads(_read_frame(sys.stdin.buffer))  # noqa: S301 (our own)
+        reader: LogReader = pickle.loads(_read_frame(sys.stdin.buffer)[1])  # noqa: S301 (our own)
         store = reader.open_store()
         reader = replace(reader, open_store=lambda: store)
         while True:
-            _write_frame(answers, pickle.dumps(_answer(reader, sys.stdin.buffer)))
+            _write_frame(answers, *_answer(reader, sys.stdin.buffer))
     except (EOFError, BrokenPipeError):
         os._exit(0)  # nobody is left to flush for
 
@@ -116,19 +124,20 @@ class _NoPandas(MetaPathFinder):
             raise ModuleNotFoundError(fullname)
 
 
-def _answer(reader: LogReader, questions: BinaryIO) -> Any:
-    task = pickle.loads(_read_frame(questions))  # noqa: S301 (our own)
+def _answer(reader: LogReader, questions: BinaryIO) -> tuple[bytes, list[Packed]]:
+    task = pickle.loads(_read_frame(questions)[1])  # noqa: S301 (our own)
     try:
-        return pack(reader(task))
+        return _ROWS, pack_parts(reader(task))
     except DeltaSqlError as error:
-        return error
+        return _PICKLE, [pickle.dumps(error)]
     except Exception as error:  # noqa: BLE001 (it may be one that cannot travel)
-        return TableImportError(f"A task failed: {type(error).__name__}: {error}.")
+        failed = TableImportError(f"A task failed: {type(error).__name__}: {error}.")
+        return _PICKLE, [pickle.dumps(failed)]
 
 
-def _read_frame(pipe: BinaryIO) -> bytes:
+def _read_frame(pipe: BinaryIO) -> tuple[bytes, bytes]:
     length = int.from_bytes(_read(pipe, _LENGTH), "big")
-    return _read(pipe, length)
+    return _read(pipe, 1), _read(pipe, length)
 
 
 def _read(pipe: BinaryIO, count: int) -> bytes:
@@ -138,9 +147,10 @@ def _read(pipe: BinaryIO, count: int) -> bytes:
     return found
 
 
-def _write_frame(pipe: BinaryIO, body: bytes) -> None:
-    pipe.write(len(body).to_bytes(_LENGTH, "big"))
-    pipe.write(body)
+def _write_frame(pipe: BinaryIO, kind: bytes, parts: list[Packed]) -> None:
+    length = sum(len(memoryview(part)) for part in parts)
+    pipe.write(length.to_bytes(_LENGTH, "big") + kind)
+    pipe.writelines(parts)
     pipe.flush()
 
 

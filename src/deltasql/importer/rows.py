@@ -1,4 +1,4 @@
-"""Pure: folded file actions as the columns that a bulk load takes."""
+"""Pure: file actions as the columns that a bulk load takes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.catalog.bulk_rows import ADD_SCHEMA, ENDING_SCHEMA, FILE_SCHEMA
+from deltasql.catalog.bulk_rows import ADD_SCHEMA, REMOVE_SCHEMA
 from deltasql.errors import MalformedActionError
-from deltasql.importer.fold import Fold
 from deltasql.protocol.actions import Add, DeletionVector, Remove
 from deltasql.protocol.codec import dump_values
-from deltasql.protocol.identity import file_hashes
+from deltasql.protocol.identity import hash_paths
 from deltasql.protocol.stats import parse_stats
 
-_ENDED = FILE_SCHEMA.get_field_index("removed_version")
 _MOST_RECORDS = 2**63
 _FIRST = r'^\{"numRecords":(?P<count>0|[1-9][0-9]{0,17})[,}]'
 
@@ -29,31 +27,53 @@ class _Counted(msgspec.Struct, gc=False):
 _COUNTED = msgspec.json.Decoder(_Counted)
 
 
-def file_rows(fold: Fold) -> pa.Table:
-    """Return the files that began in the window, and tombstones of files that never did."""
-    count = len(fold.adds)
-    ended: list[list[Any]] = [[None] * count for _ in range(5)]
-    for number, (version, remove) in fold.ends.items():
-        for column, value in zip(ended, _ended(version, remove), strict=True):
-            column[number] = value
-    schema = FILE_SCHEMA
-    columns = [*_add_arrays(fold.adds), pa.array(fold.births, pa.int64())]
-    columns += [pa.array(v, schema.field(_ENDED + i).type) for i, v in enumerate(ended)]
-    columns.append(pa.array(fold.is_first, pa.bool_()))
-    began = pa.Table.from_arrays(columns, schema=schema)
-    if not fold.tombstones:
-        return began
-    return pa.concat_tables([began, _tombstones(fold.tombstones)])
+def add_rows(adds: Sequence[Add], keys: Sequence[bytes], versions: Sequence[int]) -> pa.Table:
+    """Return adds with their file keys and versions."""
+    partition = _Texts().of
+    stats = pa.array([add.stats for add in adds], pa.string())
+    columns: dict[str, Any] = {
+        "path": [add.path for add in adds],
+        "file_key": keys,
+        "path_hash": hash_paths(adds),
+        "dv_id": ["" if add.deletion_vector is None else add.deletion_vector.id for add in adds],
+        "size": [add.size for add in adds],
+        "modification_time": [add.modification_time for add in adds],
+        "partition_values": [partition(add.partition_values) for add in adds],
+        "stats": stats,
+        "num_records": _counts(stats),
+        "tags": [None if add.tags is None else dump_values(add.tags) for add in adds],
+        "deletion_vector": _vectors(adds),
+        "base_row_id": [add.base_row_id for add in adds],
+        "default_row_commit_version": [add.default_row_commit_version for add in adds],
+        "clustering_provider": [add.clustering_provider for add in adds],
+        "data_change": [add.data_change for add in adds],
+        "unknown_fields": [None if add.extra is None else dump_values(add.extra) for add in adds],
+        "added_version": versions,
+    }
+    return pa.table(columns, schema=ADD_SCHEMA)
 
 
-def ending_rows(fold: Fold) -> pa.Table:
-    """Return what ends files of earlier windows."""
-    removes = [remove for _, remove in fold.endings]
-    arrays = [range(len(removes)), *_remove_columns(removes)]
-    ends = [_ended(version, remove) for version, remove in fold.endings]
-    arrays += [[end[i] for end in ends] for i in range(5)]
-    typed = [pa.array(a, f.type) for a, f in zip(arrays, ENDING_SCHEMA, strict=True)]
-    return pa.Table.from_arrays(typed, schema=ENDING_SCHEMA)
+def remove_rows(
+    removes: Sequence[Remove], keys: Sequence[bytes], versions: Sequence[int]
+) -> pa.Table:
+    """Return removes with their file keys and versions."""
+    partition = _Texts().of
+    columns: dict[str, Any] = {
+        "path": [remove.path for remove in removes],
+        "file_key": keys,
+        "path_hash": hash_paths(removes),
+        "dv_id": [remove.dv_id for remove in removes],
+        "size": [remove.size for remove in removes],
+        "partition_values": [partition(remove.partition_values) for remove in removes],
+        "deletion_vector": _vectors(removes),
+        "base_row_id": [remove.base_row_id for remove in removes],
+        "default_row_commit_version": [remove.default_row_commit_version for remove in removes],
+        "removed_version": versions,
+        "deletion_timestamp": [remove.deletion_timestamp for remove in removes],
+        "remove_data_change": [remove.data_change for remove in removes],
+        "extended_file_metadata": [remove.extended_file_metadata for remove in removes],
+    }
+    return pa.table(columns, schema=REMOVE_SCHEMA)
 
 
 def check_files(rows: pa.Table, version_column: str) -> None:
@@ -80,67 +100,6 @@ def _refuse_any(rows: pa.Table, bad: pa.ChunkedArray, version_column: str, what:
         )
 
 
-def _ended(version: int, remove: Remove | None) -> tuple[Any, ...]:
-    if remove is None:
-        return version, "replaced", None, None, None
-    return (
-        version,
-        "remove",
-        remove.deletion_timestamp,
-        remove.data_change,
-        remove.extended_file_metadata,
-    )
-
-
-def _tombstones(removes: Sequence[tuple[int, Remove]]) -> pa.Table:
-    names = ENDING_SCHEMA.names[1:8]
-    columns = dict(zip(names, _remove_columns([r for _, r in removes]), strict=True))
-    ends = [_ended(version, remove) for version, remove in removes]
-    for place, name in enumerate(FILE_SCHEMA.names[_ENDED : _ENDED + 5]):
-        columns[name] = [end[place] for end in ends]
-    columns["is_first"] = [False] * len(removes)
-    nothing = [None] * len(removes)
-    arrays = [pa.array(columns.get(f.name, nothing), f.type) for f in FILE_SCHEMA]
-    return pa.Table.from_arrays(arrays, schema=FILE_SCHEMA)
-
-
-def _remove_columns(removes: Sequence[Remove]) -> list[list[Any]]:
-    partitions = _Texts()
-    return [
-        [one.path for one in removes],
-        *_hashes(removes),
-        [one.dv_id for one in removes],
-        [one.size for one in removes],
-        [partitions.of(one.partition_values) for one in removes],
-        [_vector(one.deletion_vector) for one in removes],
-    ]
-
-
-def _add_arrays(adds: Sequence[Add]) -> list[pa.Array]:
-    partition = _Texts().of
-    columns: list[list[Any]] = [
-        [add.path for add in adds],
-        *_hashes(adds),
-        ["" if add.deletion_vector is None else add.deletion_vector.id for add in adds],
-        [add.size for add in adds],
-        [add.modification_time for add in adds],
-        [partition(add.partition_values) for add in adds],
-        [add.stats for add in adds],
-        [None if add.tags is None else dump_values(add.tags) for add in adds],
-        [None if add.deletion_vector is None else _vector(add.deletion_vector) for add in adds],
-        [add.base_row_id for add in adds],
-        [add.default_row_commit_version for add in adds],
-        [add.clustering_provider for add in adds],
-        [add.data_change for add in adds],
-        [None if add.extra is None else dump_values(add.extra) for add in adds],
-    ]
-    fields = [field for field in ADD_SCHEMA if field.name != "num_records"]
-    arrays = [pa.array(c, field.type) for c, field in zip(columns, fields, strict=True)]
-    place = ADD_SCHEMA.get_field_index("num_records")
-    arrays.insert(place, _counts(arrays[ADD_SCHEMA.get_field_index("stats")]))
-    return arrays
-
-
 class _Texts:
     """Maps as canonical JSON; tables have far fewer partitions than files."""
 
@@ -157,9 +116,10 @@ class _Texts:
         return found
 
 
-def _hashes(files: Sequence[Add | Remove]) -> tuple[list[bytes], list[bytes | None]]:
-    found = [file_hashes(one.path, one.dv_id) for one in files]
-    return [key for key, _ in found], [path_hash for _, path_hash in found]
+def _vectors(files: Sequence[Add] | Sequence[Remove]) -> list[str | None]:
+    return [
+        None if file.deletion_vector is None else _vector(file.deletion_vector) for file in files
+    ]
 
 
 def _counts(stats: pa.Array) -> pa.Array:
@@ -184,9 +144,7 @@ def _count(stats: str) -> int | None:
     return found.num_records if found else None
 
 
-def _vector(vector: DeletionVector | None) -> str | None:
-    if vector is None:
-        return None
+def _vector(vector: DeletionVector) -> str:
     plain = msgspec.to_builtins(vector)
     plain.update(plain.pop("~extra", None) or {})
     return dump_values(plain)

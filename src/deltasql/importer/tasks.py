@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from deltasql.catalog.bulk_rows import FILE_SCHEMA, HASH, VersionWindow
+from deltasql.catalog.bulk_rows import ADD_SCHEMA, HASH, REMOVE_SCHEMA, VersionWindow
 from deltasql.importer.commit_files import CommitFiles
 from deltasql.importer.parse import read_window
 from deltasql.importer.rows import check_files
@@ -21,8 +20,10 @@ from deltasql.storage.port import ObjectStore
 # A task's rows are in memory as a whole: as JSON they are about so big.
 TASK_BYTES = 24 * 1024 * 1024
 TASK_VERSIONS = 4_000
-# What one transaction writes, as JSON: a killed import begins with the last such piece again.
-SEGMENT_BYTES = 256 * 1024 * 1024
+# The JSON of a segment. A killed import begins with its last segment again, and what is known of a
+# segment's files is in memory. Of a table that can be read, a segment is one transaction.
+SEGMENT_BYTES = 512 * 1024 * 1024
+VISIBLE_SEGMENT_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,19 @@ class StateTask:
 
 @dataclass(frozen=True, slots=True)
 class StatePart:
-    """The files of a part, as they are at its version."""
+    """The files of a part as they are at its version, and its tombstones."""
 
     number: int
     version: int
-    files: pa.Table
+    adds: pa.Table
+    removes: pa.Table
     events: pa.Table
+
+    @property
+    def files(self) -> int:
+        """The number of files and tombstones."""
+        count: int = self.adds.num_rows + self.removes.num_rows
+        return count
 
 
 Task: TypeAlias = CommitTask | StateTask
@@ -76,11 +84,7 @@ class LogReader:
         store = self.open_store()
         if isinstance(task, CommitTask):
             return read_window(store, task.files, lenient=self.lenient)
-        tables = [_state_rows(batch, task.version) for batch in read_files(store, task.part)]
-        files = pa.concat_tables([FILE_SCHEMA.empty_table(), *tables])
-        check_files(files, "added_version")
-        live = files.filter(pc.is_valid(files["added_version"]))
-        return StatePart(task.number, task.version, files, events_of(live, task.version))
+        return _state_part(task, list(read_files(store, task.part)))
 
 
 def cut_tasks(commits: CommitFiles) -> Iterator[CommitTask]:
@@ -95,13 +99,14 @@ def cut_tasks(commits: CommitFiles) -> Iterator[CommitTask]:
         yield CommitTask(commits[start:])
 
 
-def cut_segments(tasks: Sequence[CommitTask]) -> Iterator[list[CommitTask]]:
-    """Put tasks together, in order, that one transaction writes."""
+def cut_segments(tasks: Sequence[CommitTask], *, is_visible: bool) -> Iterator[list[CommitTask]]:
+    """Put tasks together to segments, in order; `is_visible`: the table can be read."""
+    most_bytes = VISIBLE_SEGMENT_BYTES if is_visible else SEGMENT_BYTES
     segment: list[CommitTask] = []
     size = 0
     for task in tasks:
         each = sum(task.files.sizes)
-        if segment and size + each > SEGMENT_BYTES:
+        if segment and size + each > most_bytes:
             yield segment
             segment, size = [], 0
         segment.append(task)
@@ -110,26 +115,29 @@ def cut_segments(tasks: Sequence[CommitTask]) -> Iterator[list[CommitTask]]:
         yield segment
 
 
-def _state_rows(batch: StateBatch, version: int) -> pa.Table:
-    live = _filled(batch.adds, {"added_version": version})
-    dead = _filled(batch.removes, {"removed_version": version, "removal": "remove"})
-    return pa.concat_tables([live, dead])
+def _state_part(task: StateTask, batches: Sequence[StateBatch]) -> StatePart:
+    adds = _rows([batch.adds for batch in batches], ADD_SCHEMA, "added_version", task.version)
+    removes = _rows(
+        [batch.removes for batch in batches], REMOVE_SCHEMA, "removed_version", task.version
+    )
+    check_files(adds, "added_version")
+    check_files(removes, "removed_version")
+    return StatePart(task.number, task.version, adds, removes, events_of(adds, task.version))
 
 
-def _filled(rows: pa.RecordBatch, constants: dict[str, int | str]) -> pa.Table:
-    arrays = []
-    hashes = _hashes(rows)
-    for field in FILE_SCHEMA:
-        if field.name in hashes:
-            arrays.append(hashes[field.name])
-        elif field.name in rows.schema.names:
-            arrays.append(rows.column(field.name).cast(field.type))
-        elif field.name == "is_first":
-            arrays.append(pa.repeat(pa.scalar(value=True), rows.num_rows))
-        else:
-            value = pa.scalar(constants.get(field.name), field.type)
-            arrays.append(pa.repeat(value, rows.num_rows))
-    return pa.Table.from_arrays(arrays, schema=FILE_SCHEMA)
+def _rows(
+    batches: Sequence[pa.RecordBatch], schema: pa.Schema, version_column: str, version: int
+) -> pa.Table:
+    """Return the files of a checkpoint in SQL's columns, as if its version had brought them all."""
+    columns: dict[str, list[pa.Array]] = {name: [] for name in schema.names}
+    for batch in batches:
+        added = _hashes(batch) | {
+            version_column: pa.repeat(pa.scalar(version, pa.int64()), batch.num_rows)
+        }
+        for name in schema.names:
+            columns[name].append(added[name] if name in added else batch.column(name))
+    arrays = [pa.chunked_array(columns[field.name], field.type) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _hashes(rows: pa.RecordBatch) -> dict[str, pa.Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -13,6 +14,7 @@ FileKey: TypeAlias = tuple[str, str]
 _HASH_BYTES = 16
 
 # `file://x/y` names a host, `//x` another authority: neither is the path /x
+_ABSOLUTE = ("/", "file:")
 _LOCAL = re.compile(r"(?:file:(?://)?)?/(?!/)")
 
 
@@ -38,6 +40,24 @@ def file_hashes(path: str, dv_id: str) -> tuple[bytes, bytes | None]:
     """Return the hash of a file, and for a file with a vector that of its path alone."""
     key = path_key(path)
     return hash_key(key, dv_id), hash_key(key, "") if dv_id else None
+
+
+def hash_files(files: Sequence[Add | Remove]) -> list[bytes]:
+    """Return the hash of each file; see `file_hashes`."""
+    return [
+        blake2b(f"{file.path}\0".encode(), digest_size=_HASH_BYTES).digest()
+        if file.deletion_vector is None and not file.path.startswith(_ABSOLUTE)
+        else file_hashes(file.path, file.dv_id)[0]
+        for file in files
+    ]
+
+
+def hash_paths(files: Sequence[Add | Remove]) -> list[bytes | None]:
+    """Return the hash of the path of each file that has a vector."""
+    return [
+        None if file.deletion_vector is None else hash_key(path_key(file.path), "")
+        for file in files
+    ]
 
 
 def file_key(action: Add | Remove) -> FileKey:

@@ -58,7 +58,7 @@ def _values(change) -> dict:
 @pytest.mark.parametrize("rows", [0, 3])
 def test_a_part_of_a_state_comes_out_as_it_went_in(rows):
     window = a_window(5)
-    part = StatePart(7, 12, window.files.slice(0, rows), window.events.slice(0, rows))
+    part = StatePart(7, 12, window.adds[:rows], window.removes[:rows], window.events[:rows])
     require_same(part, unpack(memoryview(pack(part))))
 
 

@@ -21,7 +21,7 @@ def window_of(*actions):
 
 def test_sizes_that_add_up_to_more_than_a_database_counts_are_kept_one_by_one():
     found = window_of(add("a", size=MOST), add("b", size=MOST))
-    assert found.files["size"].to_pylist() == [MOST, MOST]
+    assert found.adds["size"].to_pylist() == [MOST, MOST]
     assert found.versions["bytes_added"].to_pylist() == [MOST]
 
 

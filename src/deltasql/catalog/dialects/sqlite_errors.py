@@ -27,7 +27,10 @@ class DriverErrors:
         pass
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, IntegrityError):
+        # a bulk insert names the constraint in a general error
+        if isinstance(error, IntegrityError) or (
+            isinstance(error, Error) and "UNIQUE constraint failed" in str(error)
+        ):
             raise UniqueViolationError(f"The catalog refused a row: {error}.") from error
         if isinstance(error, Error):
             raise _ours(str(error), self._path, self._access) from error

@@ -1,8 +1,8 @@
 -- Whole versions of a log, loaded in bulk, straight to their tables. What concerns files from before
 -- a segment comes through small temporary tables.
 
--- name: create_import_endings
-create temp table import_endings (
+-- name: create_import_removes
+create temp table import_removes (
     number bigint, file_key {hash}, removed_version bigint, deletion_timestamp bigint,
     remove_data_change boolean, extended_file_metadata boolean
 ) {on_commit_drop}
@@ -26,15 +26,22 @@ create temp table import_tokens (commit_id text {bytewise}) {on_commit_drop}
 select
     t.table_key, t.current_version, t.first_version, t.last_ict, t.state, t.properties, t.namespace,
     t.name
-from dl_tables t where t.table_id = cast(:table_id as {uuid})
+from dl_tables t where t.table_id = cast(:table_id as {uuid}) {for_no_key_update}
+
+-- Files of a segment whose importer was killed: its versions are not there.
+-- name: delete_unfinished_files
+delete from dl_files where table_key = {table_key} and added_version > :version
+
+-- name: delete_unfinished_removed_files
+delete from dl_removed_files where table_key = {table_key} and removed_version > :version
 
 -- name: find_import_removed
 insert into import_hits
 select
-    e.number, f.file_id, e.removed_version, 'remove', e.deletion_timestamp, e.remove_data_change,
-    e.extended_file_metadata
-from import_endings e cross join dl_files f
-where f.table_key = {table_key} and f.file_key = e.file_key
+    r.number, f.file_id, r.removed_version, 'remove', r.deletion_timestamp, r.remove_data_change,
+    r.extended_file_metadata
+from import_removes r cross join dl_files f
+where f.table_key = {table_key} and f.file_key = r.file_key
 
 -- Files of before the segment that it adds again without a remove.
 -- name: find_import_replaced

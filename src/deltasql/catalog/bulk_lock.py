@@ -1,0 +1,92 @@
+"""The row of a table that is being loaded, locked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from deltasql.catalog.database import BulkWork
+from deltasql.catalog.rows import TableState
+from deltasql.errors import TableStateError
+
+_LOADING = (TableState.IMPORTING, TableState.READ_ONLY)
+# In import_metadata: which segment is being loaded window by window.
+SEGMENT = "segment"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportLock:
+    """A table that is being loaded, as the transaction found it."""
+
+    table_id: str
+    table_key: int
+    current_version: int
+    first_version: int
+    last_ict: int
+    state: TableState
+    properties: dict[str, Any]
+    full_name: str
+
+    @property
+    def next_version(self) -> int:
+        """The version that must come now."""
+        return max(self.current_version + 1, self.first_version)
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether there are versions from before what is loaded now."""
+        return self.current_version >= self.first_version
+
+    @property
+    def segment(self) -> str | None:
+        """The marker of the segment that is being loaded, or was when its importer ended."""
+        marker = self.properties.get("import_metadata", {}).get(SEGMENT)
+        return None if marker is None else str(marker)
+
+
+def lock_import(work: BulkWork, table_id: str, version: int) -> ImportLock:
+    """Lock a table whose next version must be this one.
+
+    Raises:
+        TableStateError: another import is at work, or the table is no longer being loaded.
+    """
+    rows = work.rows("import_lock", table_id=table_id)
+    if not rows:
+        raise TableStateError(
+            f"The table with the id {table_id} was dropped while it was imported.",
+            hint="Another import by force may have begun; see `deltasql tables`.",
+        )
+    table_key, current, first, ict, state, properties, namespace, name = rows[0]
+    lock = ImportLock(
+        table_id,
+        table_key,
+        current,
+        first,
+        ict,
+        TableState(state),
+        msgspec.json.decode(properties),
+        f"{namespace}.{name}" if namespace else name,
+    )
+    if lock.state not in _LOADING or lock.next_version != version:
+        raise not_ready_error(lock, version)
+    return lock
+
+
+def not_ready_error(lock: ImportLock, version: int) -> TableStateError:
+    """Return the error of a version that cannot be loaded now."""
+    return TableStateError(
+        f"Table {lock.full_name} is {lock.state} at {lock.current_version}; version {version} "
+        "cannot be imported.",
+        hint="Another import of it may be at work; see `deltasql show`.",
+        table=lock.full_name,
+        version=version,
+    )
+
+
+def noted(properties: dict[str, Any], notes: dict[str, Any]) -> dict[str, Any]:
+    """Return a table's properties with these notes in `import_metadata`; None removes one."""
+    merged = properties.get("import_metadata", {}) | notes
+    kept = {name: value for name, value in merged.items() if value is not None}
+    return properties | {"import_metadata": kept}

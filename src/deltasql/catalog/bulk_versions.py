@@ -1,0 +1,162 @@
+"""Write the versions of a segment and all that is not files, and move the table on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.catalog.bulk_lock import ImportLock, noted
+from deltasql.catalog.bulk_rows import VersionWindow
+from deltasql.catalog.commit_rows import metadata_columns, protocol_columns
+from deltasql.catalog.database import BulkWork
+from deltasql.catalog.payloads import CHUNK_BYTES
+from deltasql.catalog.settings_rows import with_settings
+from deltasql.errors import CatalogCorruptError
+from deltasql.protocol.actions import Metadata, Protocol
+from deltasql.protocol.codec import dump_values
+
+Changes = Sequence[tuple[int, Metadata | Protocol]]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionLoad:
+    """Writes versions from `first` to `last` in one transaction."""
+
+    work: BulkWork
+    lock: ImportLock
+    first: int
+    last: int
+
+    def insert(self, windows: Sequence[VersionWindow], notes: dict[str, Any]) -> None:
+        """Write the versions of windows in ascending order.
+
+        Raises:
+            CatalogCorruptError: not all of them arrived.
+        """
+        versions = pa.concat_tables([window.versions for window in windows])
+        times = commit_times(versions, self.lock.last_ict)
+        self._insert_versions(_with_times(versions, times, self.lock.last_ict))
+        self.work.run(
+            "mirror_range",
+            table_id=self.lock.table_id,
+            first=self.first,
+            last=self.last,
+            digest=None,
+            now=int(notes["imported_at_ms"]),
+        )
+        for window in windows:
+            self._insert_others(window)
+        self._advance(max(times), [one for window in windows for one in window.changes], notes)
+        self._require_whole()
+
+    def _insert_versions(self, rows: pa.Table) -> None:
+        big = pc.greater(pc.binary_length(rows["payload"]), CHUNK_BYTES)
+        if pc.any(big).as_py():
+            rows = self._in_chunks(rows, big)
+        place = rows.column_names.index("commit_id")
+        rows = rows.set_column(place, "commit_id", pa.array(self._tokens(rows), pa.string()))
+        origin = pa.repeat(pa.scalar("import"), rows.num_rows)
+        rows = rows.append_column("origin", origin)
+        self.work.insert("dl_table_versions", rows, table_id=self.lock.table_id)
+
+    def _tokens(self, rows: pa.Table) -> list[str]:
+        """Return the token of each version; one that an earlier version has already is replaced."""
+        taken: set[str] = set()
+        if self.lock.has_versions:
+            self.work.stage("create_import_tokens", rows.select(["commit_id"]))
+            found = self.work.rows("import_tokens_taken", table_id=self.lock.table_id)
+            taken = {token for (token,) in found}
+        tokens = []
+        columns = (rows[name].to_pylist() for name in ("version", "commit_id", "digest"))
+        for version, told, digest in zip(*columns, strict=True):
+            token = f"import-{version}-{digest[:16]}" if told in taken else told
+            taken.add(token)
+            tokens.append(token)
+        return tokens
+
+    def _in_chunks(self, rows: pa.Table, big: pa.ChunkedArray) -> pa.Table:
+        for row in rows.select(["version", "payload"]).filter(big).to_pylist():
+            for number, start in enumerate(range(0, len(row["payload"]), CHUNK_BYTES)):
+                self.work.run(
+                    "insert_payload_chunk",
+                    table_id=self.lock.table_id,
+                    version=row["version"],
+                    chunk=number,
+                    payload=row["payload"][start : start + CHUNK_BYTES],
+                )
+        place = rows.column_names.index("payload")
+        kept = pc.if_else(big, pa.scalar(None, pa.binary()), rows["payload"])
+        return rows.set_column(place, "payload", kept)
+
+    def _insert_others(self, window: VersionWindow) -> None:
+        for name, rows in (
+            ("dl_txn_actions", window.txns),
+            ("dl_domain_metadata", window.domains),
+        ):
+            if rows.num_rows:
+                self.work.insert(name, rows, table_id=self.lock.table_id)
+        for version, change in window.changes:
+            place = {"table_id": self.lock.table_id, "version": version}
+            if isinstance(change, Metadata):
+                self.work.run("insert_metadata", **place, **metadata_columns(change))
+            else:
+                self.work.run("insert_protocol", **place, **protocol_columns(change))
+
+    def _advance(self, newest: int, changes: Changes, notes: dict[str, Any]) -> None:
+        properties = noted(self.lock.properties, {**notes, "last_imported_version": self.last})
+        for _, change in changes:
+            if isinstance(change, Metadata):
+                properties = with_settings(properties, change)
+        self.work.run(
+            "advance_import",
+            table_id=self.lock.table_id,
+            version=self.last,
+            ict=max(newest, self.lock.last_ict),
+            metadata_version=_last(changes, Metadata),
+            protocol_version=_last(changes, Protocol),
+            properties=dump_values(properties),
+        )
+
+    def _require_whole(self) -> None:
+        """Count what has arrived; a bulk load that lost a version must not be committed."""
+        place = {"table_id": self.lock.table_id, "first": self.first, "last": self.last}
+        written = self.work.rows("count_versions", **place)[0][0]
+        expected = self.last - self.first + 1
+        if written != expected:
+            raise CatalogCorruptError(
+                f"{written} of {expected} versions from {self.first} on arrived; none is kept."
+            )
+
+
+def commit_times(versions: pa.Table, before: int) -> list[int]:
+    """Return when each version was committed, as Delta's readers tell it.
+
+    A commit's own timestamp counts as it is; else the time of its file, always later than the
+    version before.
+    """
+    times = []
+    for told, modified in zip(
+        versions["in_commit_timestamp"].to_pylist(),
+        versions["modified_at"].to_pylist(),
+        strict=True,
+    ):
+        before = told if told is not None else max(modified, before + 1)
+        times.append(before)
+    return times
+
+
+def _with_times(versions: pa.Table, times: Sequence[int], newest: int) -> pa.Table:
+    """Put in when each version was committed, and whether it is not later than all before."""
+    before = accumulate(times[:-1], max, initial=newest)
+    backdated = [time <= latest for time, latest in zip(times, before, strict=True)]
+    rows = versions.set_column(1, "committed_at", pa.array(times, pa.int64()))
+    return rows.append_column("is_backdated", pa.array(backdated, pa.bool_()))
+
+
+def _last(changes: Changes, kind: type) -> int | None:
+    return max((v for v, change in changes if isinstance(change, kind)), default=None)
