@@ -5,7 +5,7 @@ when it comes: each row is written once, to the table where it stays.
 
 While nobody sees the table, each window is a transaction of its own: other writers of the catalog
 wait for a window, not for a segment. The last transaction brings the versions, by which the files
-count. A marker in the table's row says which segment is being loaded. An importer that finds
+count. A marker in dl_imports says which segment is being loaded. An importer that finds
 another marker than its own removes the files that came with it, and whoever set it is refused.
 """
 
@@ -14,14 +14,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from deltasql.catalog.bulk_files import FileLoad
 from deltasql.catalog.bulk_lock import (
-    SEGMENT,
     ImportLock,
     lock_import,
     not_ready_error,
@@ -45,6 +44,17 @@ class Segment:
     last: int
     count: int
     windows: Iterable[VersionWindow]
+
+
+@dataclass(frozen=True, slots=True)
+class StateFiles:
+    """The files of one part of a checkpoint, as they are at its version."""
+
+    checkpoint: str
+    number: int
+    version: int
+    adds: pa.Table
+    removes: pa.Table
 
 
 @dataclass(slots=True)
@@ -87,15 +97,19 @@ class BulkLoad:
                 crash_point("after-import-window")
         crash_point("after-import-segment")
 
-    def state_part(
-        self, adds: pa.Table, removes: pa.Table, notes: dict[str, Any], *, version: int
-    ) -> None:
+    def state_part(self, part: StateFiles, notes: dict[str, Any]) -> None:
         """Write a part of a checkpoint's state; nobody sees it before its version is there."""
         with self.database.bulk() as work:
-            lock = lock_import(work, self.table_id, version)
+            lock = lock_import(work, self.table_id, part.version)
             files = FileLoad(work, lock, self._numbers)
-            files.insert(adds, as_tombstones(removes))
+            files.insert(part.adds, as_tombstones(part.removes))
             files.insert_partitions()
+            work.run(
+                "set_import_parts",
+                table_id=self.table_id,
+                checkpoint=part.checkpoint,
+                parts=part.number + 1,
+            )
             self._set_properties(work, noted(lock.properties, notes))
             crash_point("before-import-part")
         crash_point("after-import-part")
@@ -107,7 +121,7 @@ class BulkLoad:
             if lock.state is not TableState.IMPORTING or is_indexed:
                 return None
             marker = f"{segment.first}-{segment.last}-{uuid.uuid4()}"
-            self._set_properties(work, noted(lock.properties, {SEGMENT: marker}))
+            work.run("set_import_segment", table_id=self.table_id, segment=marker)
             crash_point("before-import-marked")
         return marker
 
@@ -124,8 +138,8 @@ class BulkLoad:
                 place = {"table_id": self.table_id, "version": lock.current_version}
                 work.run("delete_unfinished_files", **place)
                 work.run("delete_unfinished_removed_files", **place)
-                self._set_properties(work, noted(lock.properties, {SEGMENT: None}))
-            yield work, replace(lock, properties=noted(lock.properties, {SEGMENT: None}))
+                work.run("clear_import_segment", table_id=self.table_id)
+            yield work, lock
 
     def _set_properties(self, work: BulkWork, properties: dict[str, Any]) -> None:
         work.run("set_properties", table_id=self.table_id, properties=dump_values(properties))
@@ -162,4 +176,5 @@ class _SegmentLoad:
         files.close_columns([change for window in windows for change in window.changes])
         segment = self.segment
         VersionLoad(files.work, files.lock, segment.first, segment.last).insert(windows, notes)
+        files.work.run("clear_import_segment", table_id=files.lock.table_id)
         crash_point("before-import-segment")

@@ -12,13 +12,15 @@ from deltasql.catalog.rows import TableState
 from deltasql.errors import TableStateError
 
 _LOADING = (TableState.IMPORTING, TableState.READ_ONLY)
-# In import_metadata: which segment is being loaded window by window.
-SEGMENT = "segment"
 
 
 @dataclass(frozen=True, slots=True)
 class ImportLock:
-    """A table that is being loaded, as the transaction found it."""
+    """A table that is being loaded, as the transaction found it.
+
+    `segment` is the marker of the segment whose windows are being loaded, or were when their
+    importer ended.
+    """
 
     table_id: str
     table_key: int
@@ -28,6 +30,7 @@ class ImportLock:
     state: TableState
     properties: dict[str, Any]
     full_name: str
+    segment: str | None
 
     @property
     def next_version(self) -> int:
@@ -38,12 +41,6 @@ class ImportLock:
     def has_versions(self) -> bool:
         """Whether there are versions from before what is loaded now."""
         return self.current_version >= self.first_version
-
-    @property
-    def segment(self) -> str | None:
-        """The marker of the segment that is being loaded, or was when its importer ended."""
-        marker = self.properties.get("import_metadata", {}).get(SEGMENT)
-        return None if marker is None else str(marker)
 
 
 def lock_import(work: BulkWork, table_id: str, version: int) -> ImportLock:
@@ -58,7 +55,7 @@ def lock_import(work: BulkWork, table_id: str, version: int) -> ImportLock:
             f"The table with the id {table_id} was dropped while it was imported.",
             hint="Another import by force may have begun; see `deltasql tables`.",
         )
-    table_key, current, first, ict, state, properties, namespace, name = rows[0]
+    table_key, current, first, ict, state, properties, namespace, name, segment = rows[0]
     lock = ImportLock(
         table_id,
         table_key,
@@ -68,6 +65,7 @@ def lock_import(work: BulkWork, table_id: str, version: int) -> ImportLock:
         TableState(state),
         msgspec.json.decode(properties),
         f"{namespace}.{name}" if namespace else name,
+        segment,
     )
     if lock.state not in _LOADING or lock.next_version != version:
         raise not_ready_error(lock, version)
@@ -86,7 +84,5 @@ def not_ready_error(lock: ImportLock, version: int) -> TableStateError:
 
 
 def noted(properties: dict[str, Any], notes: dict[str, Any]) -> dict[str, Any]:
-    """Return a table's properties with these notes in `import_metadata`; None removes one."""
-    merged = properties.get("import_metadata", {}) | notes
-    kept = {name: value for name, value in merged.items() if value is not None}
-    return properties | {"import_metadata": kept}
+    """Return a table's properties with these notes in `import_metadata`."""
+    return properties | {"import_metadata": properties.get("import_metadata", {}) | notes}

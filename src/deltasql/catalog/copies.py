@@ -95,7 +95,7 @@ def _locked_copy(work: Work, table_id: str) -> TableRow:
         raise TableStateError(
             f"Table {row.full_name} is {row.state}, no copy of a log.", table=row.full_name
         )
-    if noted_claim(row) is not None:
+    if noted_claim(work, table_id) is not None:
         raise TableStateError(
             f"A cut-over of {row.full_name} was begun and not ended.",
             hint=f"Run `deltasql cutover {row.full_name}`: it ends what was begun.",

@@ -6,7 +6,6 @@ the log, and ends what was begun.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +17,6 @@ from deltasql.crash import crash_point
 from deltasql.errors import CutoverError
 from deltasql.protocol.codec import dump_values
 
-# In import_metadata, from the moment before the claim is put until it has won or lost.
-CLAIM = "claim"
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -30,10 +26,10 @@ class Claim:
     payload: bytes = field(repr=False)
 
 
-def noted_claim(row: TableRow) -> Claim | None:
+def noted_claim(read: Database | Work, table_id: str) -> Claim | None:
     """Return the claim that a cut-over has begun with, if one has."""
-    noted = row.properties.get("import_metadata", {}).get(CLAIM)
-    return None if noted is None else Claim(noted["version"], b64decode(noted["payload"]))
+    rows = read.rows("import_claim", table_id=table_id)
+    return Claim(rows[0][0], rows[0][1].encode()) if rows else None
 
 
 @dataclass(slots=True)
@@ -53,19 +49,19 @@ class CutoverBook:
             row = _lock(work, table_id)
             if row.state is not TableState.READ_ONLY or row.current_version >= claim.version:
                 raise _not_ready(row, claim.version - 1)
-            if noted_claim(row) not in (None, claim):
+            if noted_claim(work, table_id) not in (None, claim):
                 raise CutoverError(
                     f"Another cut-over of {row.full_name} is under way.", table=row.full_name
                 )
-            noted = {"version": claim.version, "payload": b64encode(claim.payload).decode()}
-            _set(work, row, {CLAIM: noted})
+            text = claim.payload.decode()
+            work.run("set_import_claim", table_id=table_id, version=claim.version, claim=text)
             crash_point("before-claim-noted")
         crash_point("after-claim-noted")
 
     def forget(self, table_id: str) -> TableRow:
         """Drop a claim that has lost, and return the table as it is then."""
         with self.database.write() as work:
-            _set(work, _lock(work, table_id), {}, without=CLAIM)
+            work.run("end_import", table_id=table_id)
             crash_point("before-claim-forgotten")
             return _lock(work, table_id)
 
@@ -79,7 +75,8 @@ class CutoverBook:
             work.run("mirror_range", **place, now=now, digest=None)
             work.run("advance_mirrored_range", **place, digest=None)
             work.run("set_state", table_id=table_id, state=str(TableState.ACTIVE))
-            _set(work, _lock(work, table_id), {"cut_over_at": claim.version}, without=CLAIM)
+            work.run("end_import", table_id=table_id)
+            _set(work, _lock(work, table_id), {"cut_over_at": claim.version})
             crash_point("before-cutover-commit")
             row = _lock(work, table_id)
         crash_point("after-cutover-commit")
@@ -105,8 +102,7 @@ def _lock(work: Work, table_id: str) -> TableRow:
     return table_row(work.rows("lock_table", table_id=table_id)[0])
 
 
-def _set(work: Work, row: TableRow, notes: dict[str, Any], without: str | None = None) -> None:
+def _set(work: Work, row: TableRow, notes: dict[str, Any]) -> None:
     kept = row.properties.get("import_metadata", {}) | notes
-    kept.pop(without, None)
     properties = dump_values(row.properties | {"import_metadata": kept})
     work.run("set_properties", table_id=row.table_id, properties=properties)

@@ -26,6 +26,7 @@ PURGE = (
     "purge_stats_columns",
     "purge_mirror_rows",
     "purge_log_files",
+    "end_import",
 )
 # What is known of work on a table; a dropped table has none.
 _WORK = ("purge_leases", "forget_verification")

@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from deltasql.catalog.bulk_load import BulkLoad, Segment
+from deltasql.catalog.bulk_load import BulkLoad, Segment, StateFiles
 from deltasql.catalog.copies import erase_rows
 from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.dropping import PURGE
@@ -70,18 +68,14 @@ class Importing:
         """Write whole versions in one transaction, each as its file says."""
         BulkLoad(self.database, table_id, self.file_ids).segment(segment, notes)
 
-    def state_part(
-        self,
-        table_id: str,
-        adds: pa.Table,
-        removes: pa.Table,
-        notes: dict[str, Any],
-        *,
-        version: int,
-    ) -> None:
+    def state_part(self, table_id: str, part: StateFiles, notes: dict[str, Any]) -> None:
         """Write a part of the state that the oldest version begins with."""
-        load = BulkLoad(self.database, table_id, self.file_ids)
-        load.state_part(adds, removes, notes, version=version)
+        BulkLoad(self.database, table_id, self.file_ids).state_part(part, notes)
+
+    def parts_done(self, table_id: str, checkpoint: str) -> int:
+        """Return how many parts of a checkpoint's state are in."""
+        rows = self.database.rows("import_parts", table_id=table_id, checkpoint=checkpoint)
+        return int(rows[0][0]) if rows else 0
 
     def finish(self, table_id: str, state: TableState, swap: Swap | None = None) -> TableRow:
         """Let the table be seen, in the place of another one if so: all of its log is in the book.
@@ -104,6 +98,7 @@ class Importing:
                 _swap(work, table_id, swap)
             if row.state is TableState.IMPORTING:
                 work.run("set_state", table_id=table_id, state=str(state))
+                work.run("end_import", table_id=table_id)
             row = _locked(work, table_id)
             crash_point("before-import-ends")
         crash_point("after-import-ends")

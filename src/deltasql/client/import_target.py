@@ -104,7 +104,7 @@ def require_same_source(
             f"Table {row.full_name} came from {row.location}, not from {place.location}.",
             table=row.full_name,
         )
-    if noted_claim(row) is not None and not ends_claim:
+    if noted_claim(session.book.database, row.table_id) is not None and not ends_claim:
         raise NotResumableError(
             f"A cut-over of {row.full_name} was begun and not ended.",
             hint=f"Run `deltasql cutover {row.full_name}`: it ends what was begun.",

@@ -71,14 +71,14 @@ class Cutover:
             StorageUnavailableError: the outcome is unknown; run it again.
         """
         _require_state(row)
-        if noted_claim(row) is None:
+        if noted_claim(self.book.database, row.table_id) is None:
             if not self.follow:
                 self._require_head(row)
             snapshot = self.book.snapshot(row.table_id)
             self._require_free(row, snapshot.protocol, snapshot.metadata)
         self._take_marker(row)
         for lost in range(_RACES):
-            begun = noted_claim(row)
+            begun = noted_claim(self.book.database, row.table_id)
             if begun is None:
                 row, window = self._ahead(row)
                 begun = self._new_claim(row, window)

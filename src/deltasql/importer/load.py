@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any
 
-from deltasql.catalog.bulk_load import Segment
+from deltasql.catalog.bulk_load import Segment, StateFiles
 from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.database import UniqueViolationError
 from deltasql.catalog.importing import Importing
@@ -33,10 +33,6 @@ from deltasql.importer.witness import Witness
 from deltasql.log.checkpoint_rows import checkpoint_parts
 from deltasql.protocol.actions import Metadata, Protocol
 from deltasql.storage.port import ObjectStore
-
-# In import_metadata: how many parts of a checkpoint's state are in, while it is loaded.
-PARTS_DONE = "state_parts"
-PARTS_OF = "state_checkpoint"
 
 
 class GroundError(MalformedActionError):
@@ -150,9 +146,8 @@ class Loader:
         own: tuple[Any, ...],
     ) -> None:
         """Load the state that the history stands on, part by part, then its version."""
-        noted = row.properties.get("import_metadata", {})
         parts = checkpoint_parts(store, plan.base_parts)
-        begun = int(noted.get(PARTS_DONE, 0)) if noted.get(PARTS_OF) == _name(plan) else 0
+        begun = self.importing.parts_done(row.table_id, _name(plan))
         self.witness.missed_state = begun > 0
         tasks = (
             StateTask(part, number, plan.first)
@@ -161,10 +156,8 @@ class Loader:
         )
         for rows in self.engine.run(reader, tasks):
             assert isinstance(rows, StatePart)  # noqa: S101 (a state task gives a part)
-            notes = {PARTS_DONE: rows.number + 1, PARTS_OF: _name(plan)}
-            self.importing.state_part(
-                row.table_id, rows.adds, rows.removes, self._notes() | notes, version=plan.first
-            )
+            part = StateFiles(_name(plan), rows.number, plan.first, rows.adds, rows.removes)
+            self.importing.state_part(row.table_id, part, self._notes())
             self.witness.take_state(rows)
             self.counts = self.counts.plus_state(rows.files)
             self.tell("Reading checkpoint", plan, plan.first)

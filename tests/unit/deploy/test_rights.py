@@ -12,7 +12,7 @@ from deltasql.catalog.migrations import known_migrations
 DEPLOY = Path(__file__).parents[3] / "deploy"
 ROLES = ("reader", "writer", "worker", "operator")
 # what only operators write, by their right to all tables
-OPERATORS_ONLY = {"dl_vacuum_marks", "dl_import_stage"}
+OPERATORS_ONLY = {"dl_vacuum_marks", "dl_import_stage", "dl_imports"}
 pytestmark = pytest.mark.req("R36", "R96")
 
 

@@ -25,8 +25,40 @@ create temp table import_tokens (commit_id text {bytewise}) {on_commit_drop}
 -- name: import_lock
 select
     t.table_key, t.current_version, t.first_version, t.last_ict, t.state, t.properties, t.namespace,
-    t.name
-from dl_tables t where t.table_id = cast(:table_id as {uuid}) {for_no_key_update}
+    t.name, i.segment
+from dl_tables t left join dl_imports i on i.table_id = t.table_id
+where t.table_id = cast(:table_id as {uuid}) {for_no_key_update_of_t}
+
+-- name: set_import_segment
+insert into dl_imports (table_id, segment)
+values (cast(:table_id as {uuid}), cast(:segment as text))
+on conflict (table_id) do update set segment = excluded.segment
+
+-- name: clear_import_segment
+update dl_imports set segment = null where table_id = cast(:table_id as {uuid})
+
+-- name: set_import_parts
+insert into dl_imports (table_id, checkpoint, checkpoint_parts)
+values (cast(:table_id as {uuid}), :checkpoint, :parts)
+on conflict (table_id) do update set
+    checkpoint = excluded.checkpoint, checkpoint_parts = excluded.checkpoint_parts
+
+-- name: import_parts
+select checkpoint_parts from dl_imports
+where table_id = cast(:table_id as {uuid}) and checkpoint = :checkpoint
+
+-- name: set_import_claim
+insert into dl_imports (table_id, claim_version, claim)
+values (cast(:table_id as {uuid}), :version, :claim)
+on conflict (table_id) do update set
+    claim_version = excluded.claim_version, claim = excluded.claim
+
+-- name: import_claim
+select claim_version, claim from dl_imports
+where table_id = cast(:table_id as {uuid}) and claim_version is not null
+
+-- name: end_import
+delete from dl_imports where table_id = cast(:table_id as {uuid})
 
 -- Files of a segment whose importer was killed: its versions are not there.
 -- name: delete_unfinished_files

@@ -277,6 +277,15 @@ create table dl_leases (
     primary key (table_id, purpose)
 );
 
+create table dl_imports (
+    table_id uuid primary key references dl_tables (table_id) on delete cascade,
+    segment text,
+    checkpoint text,
+    checkpoint_parts bigint not null default 0,
+    claim_version bigint,
+    claim text
+);
+
 create table dl_vacuum_marks (
     table_id uuid not null references dl_tables (table_id) on delete cascade,
     key text collate "C" not null,
@@ -839,6 +848,20 @@ comment on column dl_leases.started_at is
     'When a write in flight began: what was written since is no orphan.';
 comment on column dl_leases.expires_at is
     'When it ends unless it is renewed.';
+comment on table dl_imports is
+    'Imports and cut-overs that have begun and not ended.';
+comment on column dl_imports.table_id is
+    'The table.';
+comment on column dl_imports.segment is
+    'The versions that are being loaded window by window, and by which run.';
+comment on column dl_imports.checkpoint is
+    'The checkpoint whose state is being loaded.';
+comment on column dl_imports.checkpoint_parts is
+    'How many parts of it are in.';
+comment on column dl_imports.claim_version is
+    'The version with which a cut-over takes the log over.';
+comment on column dl_imports.claim is
+    'The bytes of that commit, from before it is put until it has won or lost.';
 comment on table dl_vacuum_marks is
     'Objects that are about to be deleted, from before the first delete until after the last.';
 comment on column dl_vacuum_marks.table_id is

@@ -274,6 +274,15 @@ create table dl_leases (
     primary key (table_id, purpose)
 ) strict;
 
+create table dl_imports (
+    table_id text primary key references dl_tables (table_id) on delete cascade,
+    segment text,
+    checkpoint text,
+    checkpoint_parts integer not null default 0,
+    claim_version integer,
+    claim text
+) strict;
+
 create table dl_vacuum_marks (
     table_id text not null references dl_tables (table_id) on delete cascade,
     key text not null,
