@@ -43,7 +43,7 @@ def book_rows(catalog, table_id: str) -> dict[str, list]:
     found["import_metadata"] = sorted((k, str(v)) for k, v in noted.items() if k not in _CHANGING)
     found["payloads"] = [
         catalog._session.book.payload(table_id, version)
-        for version in range(row.first_version, row.current_version + 1)
+        for version in range(row.oldest_version, row.current_version + 1)
     ]
     return found
 

@@ -90,6 +90,13 @@ def test_what_the_log_still_shows_is_never_forgotten(stage):
     check_invariants(stage.catalog, "orders")
 
 
+def test_to_forget_again_spares_the_tombstones_that_the_log_still_has(stage):
+    """The times of the versions that were forgotten are unknown by then."""
+    for _ in range(2):
+        stage.catalog.forget_history("orders", timedelta(days=1), dry_run=False)
+    check_invariants(stage.catalog, "orders")
+
+
 def test_a_commit_on_a_forgotten_version_is_refused(stage):
     refused = pytest.raises(CommitConflictError, match="is forgotten")
     with refused, stage.catalog.transaction() as tx:

@@ -48,6 +48,9 @@ OPTIONS = st.builds(
 )
 
 
+FROM = st.builds(PlanOptions, from_version=st.integers(1, 15), lenient=st.booleans())
+
+
 def make(sizes, hint, options):
     files = [ObjectInfo(LOG_FOLDER + name, size, 1) for name, size in sizes.items()]
     return make_plan(files, hint, options, uri="memory://t")
@@ -120,7 +123,30 @@ def test_a_plan_begins_where_a_naive_search_would(sizes, hint, options):
         assert plan.first == (0 if whole else min(starts))
 
 
-@given(LISTINGS, HINTS, OPTIONS)
+@pytest.mark.req("R80")
+@given(LISTINGS, HINTS, FROM)
+def test_a_history_that_begins_at_a_version_has_the_nearest_start_below(sizes, hint, options):
+    there, filled, checkpoints = naive(sizes)
+    if not there | checkpoints:
+        return
+    head, wanted = max(there | checkpoints), options.from_version
+    starts = [v for v in checkpoints if covers(filled, v + 1, head)]
+    starts += [0] if covers(filled, 0, head) else []
+    below = [version for version in starts if version <= wanted]
+    try:
+        plan = make(sizes, hint, options)
+    except (LogGapError, MalformedActionError, VersionNotFoundError):
+        assert wanted > head or not below
+        assert wanted > head or not (starts and options.lenient)
+        return
+    assert plan.head == head >= wanted
+    assert plan.first == (max(below) if below else min(starts))
+    assert plan.oldest == max(plan.first, wanted)
+    left = {v for one in plan.left_out for v in range(one.first, one.last + 1)}
+    assert left == {version for version in there if version < plan.oldest}
+
+
+@given(LISTINGS, HINTS, st.one_of(OPTIONS, FROM))
 def test_grounds_that_prove_corrupt_are_tried_once_each_and_then_it_ends(sizes, hint, options):
     try:
         plan = make(sizes, hint, options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from deltasql.catalog.database import Database
+from deltasql.catalog.database import Database, Work
 from deltasql.catalog.rows import TableRow, table_row
 from deltasql.crash import crash_point
 from deltasql.errors import TableNotFoundError
@@ -50,11 +50,14 @@ class Forgetting:
             first = work.rows("first_version_since", table_id=row.table_id, cutoff=cutoff)[0][0]
             newest = row.current_version if first is None else first - 1
             floor = max(min(newest, row.log_floor, row.mirrored_through), row.oldest_version)
-            moment = work.rows("version_time", table_id=row.table_id, version=floor)[0][0]
-            expired = moment - int(tombstones.total_seconds() * 1000)
-            kept = work.rows("first_version_since", table_id=row.table_id, cutoff=expired)[0][0]
-        through = min(floor, row.current_version if kept is None else kept - 1)
+            through = _expired_through(work, row, floor, tombstones)
         return ForgetPlan(floor, through, floor - row.oldest_version)
+
+    def plan_below(self, row: TableRow, floor: int, *, tombstones: timedelta) -> ForgetPlan:
+        """Return what may be forgotten where nothing below `floor` is wanted."""
+        with self.database.read() as work:
+            through = _expired_through(work, row, floor, tombstones)
+        return ForgetPlan(floor, through, max(0, floor - row.oldest_version))
 
     def run(self, row: TableRow, plan: ForgetPlan) -> None:
         """Forget what the plan says; safe to repeat, also after a run that was cut short."""
@@ -97,3 +100,18 @@ class Forgetting:
             with self.database.write() as work:
                 work.run("forget_removed_files", **place)
             crash_point("after-forget-files")
+
+
+def _expired_through(work: Work, row: TableRow, floor: int, tombstones: timedelta) -> int:
+    """Return the newest version whose tombstones no checkpoint from `floor` on needs; -1 if none.
+
+    The times of versions that are forgotten already are unknown: their tombstones stay until a
+    version after them has expired, too.
+    """
+    moment = work.rows("version_time", table_id=row.table_id, version=floor)[0][0]
+    expired = moment - int(tombstones.total_seconds() * 1000)
+    kept = work.rows("first_version_since", table_id=row.table_id, cutoff=expired)[0][0]
+    oldest = work.rows("oldest_version_row", table_id=row.table_id)[0][0]
+    if kept is None:
+        return min(floor, row.current_version)
+    return min(floor, kept - 1) if kept > oldest else -1

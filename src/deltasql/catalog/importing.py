@@ -7,12 +7,14 @@ a crash stays, and the next run goes on behind it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from deltasql.catalog.bulk_load import BulkLoad, Segment, StateFiles
 from deltasql.catalog.copies import erase_rows
 from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.dropping import PURGE
+from deltasql.catalog.forgetting import Forgetting
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.registry import NewTable, insert_table
 from deltasql.catalog.rows import TableRow, TableState, table_row
@@ -94,6 +96,8 @@ class Importing:
                 )
             # a commit that was gone when we came cannot be asked for
             work.run("skip_lost_commit", table_id=table_id)
+            # nor can one whose version SQL has dropped
+            work.run("raise_log_floor", table_id=table_id, floor=row.oldest_version)
             if swap is not None:
                 _swap(work, table_id, swap)
             if row.state is TableState.IMPORTING:
@@ -103,6 +107,28 @@ class Importing:
             crash_point("before-import-ends")
         crash_point("after-import-ends")
         return row
+
+    def drop_below(self, row: TableRow, version: int, *, tombstones: timedelta) -> TableRow:
+        """Drop the history below a version of a table that is whole; safe to repeat after a crash.
+
+        Tombstones stay as long as checkpoints of the versions that remain need them.
+
+        Raises:
+            TableStateError: the table is not being imported, or has not come to the version.
+        """
+        if row.state is not TableState.IMPORTING or row.current_version < version:
+            raise TableStateError(
+                f"Table {row.full_name} is {row.state} at version {row.current_version}; the "
+                f"history below version {version} cannot be dropped.",
+                table=row.full_name,
+                version=version,
+            )
+        crash_point("before-import-dropped")
+        forgetting = Forgetting(self.database)
+        forgetting.run(row, forgetting.plan_below(row, version, tombstones=tombstones))
+        crash_point("after-import-dropped")
+        with self.database.read() as work:
+            return table_row(work.rows("table_by_id", table_id=row.table_id)[0])
 
     def index(self, table_id: str) -> int:
         """Index the statistics of the live files, so that plans need not read all of them."""

@@ -49,7 +49,7 @@ def imported_facts(
         "table_id": done.table_id,
         "source": done.source,
         "state": str(done.row.state),
-        "first_version": done.row.first_version,
+        "first_version": done.row.oldest_version,
         "version": done.row.current_version,
         "engine": done.engine,
         "imported": count_facts(done.counts),
@@ -65,13 +65,14 @@ def imported_facts(
 
 def imported_text(done: Imported, totals: Totals, verdict: Verdict | None) -> dict[str, str]:
     """Return what an import did, a line for each fact."""
-    first, last = done.row.first_version, done.row.current_version
+    first, last = done.row.oldest_version, done.row.current_version
     came = count_text(done.counts.versions, "version")
+    verb = "imported" if done.counts.versions <= last - first + 1 else "read"
     return {
         "table": done.row.full_name,
         "state": str(done.row.state),
         "source": done.source,
-        "versions": f"{came} imported; the table has {first} to {last}",
+        "versions": f"{came} {verb}; the table has {first} to {last}",
         "actions": actions_text(done.counts),
         "files": f"{count_text(totals.files, 'live file')}, {size_text(totals.bytes)}",
         "database": size_text(totals.database_bytes),
@@ -107,6 +108,11 @@ def preview_lines(preview: Preview) -> Iterator[str]:
     versions = count_text(preview.versions, "version")
     span = f", {preview.first} to {preview.plan.head}" if preview.versions else ""
     yield f"Would import {versions} of {preview.source} as {preview.table}{span}"
+    if preview.plan.first < preview.plan.oldest == preview.first:
+        yield (
+            f"Would read the log from version {preview.plan.first} on, for the state of "
+            f"version {preview.first}"
+        )
     if preview.replaces is not None:
         yield f"Would replace the table {preview.table} that is there"
     if preview.counts is not None:

@@ -231,4 +231,4 @@ def _has_versions(row: TableRow) -> bool:
 
 
 def _versions(row: TableRow) -> str:
-    return f"Versions {row.first_version} to {row.current_version}"
+    return f"Versions {row.oldest_version} to {row.current_version}"

@@ -19,7 +19,15 @@ deltasql import s3://bucket/orders deltasql://postgres/lake/public/orders
 deltasql import s3://bucket/orders deltasql://postgres/lake/public/orders --resume
 deltasql import --lake s3://bucket/lake deltasql://sqlite/metadata.db"""
 # What only makes sense where something is imported.
-_LOADING = ("resume", "force", "skip_validation", "checkpoint_only", "up_to_version", "dry_run")
+_LOADING = (
+    "resume",
+    "force",
+    "skip_validation",
+    "checkpoint_only",
+    "from_version",
+    "up_to_version",
+    "dry_run",
+)
 
 
 class ImportCommand(Command):
@@ -46,6 +54,7 @@ class ImportCommand(Command):
 )
 @click.option("--resume", is_flag=True, help="Go on with an import, or follow its source.")
 @click.option("--force", is_flag=True, help="Replace the table that has the name or the place.")
+@click.option("--from-version", type=click.IntRange(min=0), help="Keep no version before this one.")
 @click.option("--up-to-version", type=click.IntRange(min=0), help="Import no later version.")
 @click.option(
     "--checkpoint-only", is_flag=True, help="Begin with the newest checkpoint: skip the history."
@@ -85,6 +94,7 @@ def import_(app: App, /, *, source: str, target: str | None, **given: Any) -> No
 
     options = ImportOptions(
         up_to_version=given["up_to_version"],
+        from_version=given["from_version"],
         checkpoint_only=given["checkpoint_only"],
         lenient=given["lenient"],
         resume=given["resume"],
@@ -139,6 +149,11 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
         raise BadArgumentError(
             "Give --resume or --force, not both.",
             hint="--resume goes on with the table that is there, --force replaces it.",
+        )
+    if given["checkpoint_only"] and given["from_version"] is not None:
+        raise BadArgumentError(
+            "Give --from-version or --checkpoint-only, not both.",
+            hint="--checkpoint-only begins the history at the newest checkpoint.",
         )
     if given["skip_validation"] and given["accept_differences"]:
         raise BadArgumentError(

@@ -145,7 +145,8 @@ class Catalog:
     ) -> Imported:
         """Bring an existing Delta table under SQL, with its history; it is read-only then.
 
-        Options are those of ImportOptions: up_to_version, checkpoint_only, lenient, resume, force.
+        Options are those of ImportOptions: from_version, up_to_version, checkpoint_only, lenient,
+        resume, force.
         Without a name the table is called after its folder.
 
         Raises:

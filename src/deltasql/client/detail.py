@@ -18,6 +18,7 @@ _IMPORT = (
     "validation",
     "validated_version",
     "cut_over_at",
+    "from_version",
 )
 
 

@@ -10,7 +10,7 @@ from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.catalog import check_name
 from deltasql.catalog.registry import NewTable
 from deltasql.catalog.rows import TableRow, split_name
-from deltasql.client.import_target import Target, find_target
+from deltasql.client.import_target import Target, find_target, plan_import, resume_options
 from deltasql.client.imports import PLANS, ImportOptions, no_columns
 from deltasql.client.session import Session
 from deltasql.client.source_reader import reader_of
@@ -22,7 +22,6 @@ from deltasql.importer.load import GroundError, read_again
 from deltasql.importer.plan import ImportPlan
 from deltasql.importer.plan_warnings import PlanWarning, corrupt_checkpoint
 from deltasql.importer.progress import LoadCounts, Observer, Progress
-from deltasql.importer.read_plan import read_plan
 from deltasql.importer.second_witness import compare_with_commits, hear_checkpoint
 from deltasql.importer.tasks import Rows, cut_tasks
 from deltasql.importer.witness import Witness
@@ -120,8 +119,9 @@ class DryRun:
         check_name(namespace, short)
         place = canonical_location(self.source)
         store = self.session.store_at(place)
-        plan = read_plan(store, self.options.plan)
         new = NewTable("", namespace, short, place, location_key(place))
+        self.options, begun = resume_options(self.session, new, self.options)
+        plan = plan_import(store, begun, self.options)
         return store, plan, find_target(self.session, new, plan, self.options)
 
     def _read(self, plan: ImportPlan, store: ObjectStore, row: TableRow | None) -> _Seen:
@@ -153,7 +153,7 @@ class DryRun:
         return self.engine.run(reader, cut_tasks(_left(plan, row)))
 
     def _require_columns(self, seen: _Seen, store: ObjectStore) -> None:
-        metadata = seen.witness.metadata
+        metadata = seen.witness.rules.metadata
         is_empty = metadata is not None and not parse_schema(metadata.schema_string).fields
         if is_empty and seen.live and not self.options.lenient:
             raise no_columns(store.uri)
@@ -169,6 +169,7 @@ class DryRun:
         is_fresh = target.row is None or target.row.current_version < target.row.first_version
         sizes = Sizes(len(commits), commits.bytes, plan.base_bytes if is_fresh else 0)
         first = plan.first if is_fresh or target.row is None else target.row.current_version + 1
+        first = max(first, self.options.from_version or 0)
         return Preview(
             self.name,
             store.uri,

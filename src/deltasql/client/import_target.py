@@ -16,6 +16,7 @@ from deltasql.errors import (
     TableExistsError,
 )
 from deltasql.importer.plan import ImportPlan
+from deltasql.importer.read_plan import read_plan
 from deltasql.log.owner import read_owner
 from deltasql.log.reader import read_rules
 from deltasql.log.segment import read_segment
@@ -26,6 +27,8 @@ from deltasql.storage.port import ObjectStore
 if TYPE_CHECKING:
     from deltasql.client.imports import ImportOptions
 
+# In import_metadata: the version that the history was asked to begin at.
+FROM_VERSION = "from_version"
 _GOING_ON = (TableState.IMPORTING, TableState.READ_ONLY)
 
 
@@ -71,6 +74,44 @@ def find_target(
         hint="--resume goes on with an import, --force replaces the table, --name takes another.",
         table=found.full_name,
     )
+
+
+def resume_options(
+    session: Session, place: NewTable, options: ImportOptions
+) -> tuple[ImportOptions, TableRow | None]:
+    """Return the options with what the import was begun with, and its table if there is one.
+
+    Raises:
+        NotResumableError: it was begun with another oldest version.
+        BadArgumentError: options contradict each other.
+    """
+    wanted = options.plan.from_version
+    row = existing(session, place) if options.resume else None
+    if row is None or row.state not in _GOING_ON:
+        return options, None
+    begun = row.properties.get("import_metadata", {}).get(FROM_VERSION)
+    if wanted is not None and wanted != (begun or 0):
+        span = "all versions" if begun is None else f"the versions from {begun} on"
+        raise NotResumableError(
+            f"The import of {row.full_name} was begun with {span}; it does not go on with those "
+            f"from {wanted} on.",
+            hint="Resume it without a first version, or import it again with --force.",
+            table=row.full_name,
+        )
+    return replace(options, from_version=begun), row
+
+
+def plan_import(store: ObjectStore, row: TableRow | None, options: ImportOptions) -> ImportPlan:
+    """Return what an import will read of a log; `row` is the table that it was begun with.
+
+    Raises:
+        LogGapError, MalformedActionError, VersionNotFoundError: see `read_plan`.
+    """
+    want = options.plan
+    if want.from_version and row is not None and row.current_version >= row.first_version:
+        # SQL has the state that the next version needs: what the log has lost before is no gap
+        return read_plan(store, replace(want, from_version=None, lenient=True))
+    return read_plan(store, want)
 
 
 def require_same_source(

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
 
 from deltasql.catalog.catalog import check_name
 from deltasql.catalog.importing import Importing, Swap
 from deltasql.catalog.registry import NewTable
 from deltasql.catalog.rows import TableRow, TableState, split_name
-from deltasql.client.import_target import Target, find_target, left_aside
+from deltasql.client.import_target import (
+    FROM_VERSION,
+    Target,
+    find_target,
+    left_aside,
+    plan_import,
+    resume_options,
+)
 from deltasql.client.session import Session
 from deltasql.client.source_reader import reader_of
-from deltasql.client.validate import Verdict, compare, judge, plan_of, remember, verdict_of
-from deltasql.errors import ImportDifferenceError, MalformedActionError, SourceChangedError
+from deltasql.client.validate import Verdict, compare, judge, remember, reread_source, verdict_of
+from deltasql.errors import (
+    BadArgumentError,
+    ImportDifferenceError,
+    MalformedActionError,
+    SourceChangedError,
+)
 from deltasql.importer.engine import Engine, LocalEngine
-from deltasql.importer.load import GroundError, Loader, hear, read_again
+from deltasql.importer.load import GroundError, Loader
 from deltasql.importer.plan import ImportPlan, PlanOptions
 from deltasql.importer.plan_warnings import PlanWarning, corrupt_checkpoint
 from deltasql.importer.progress import LoadCounts, Observer
-from deltasql.importer.read_plan import read_plan
 from deltasql.importer.tasks import LogReader
 from deltasql.parity.differences import Validation
 from deltasql.protocol.codec import dump_values
+from deltasql.protocol.properties import read_interval
 from deltasql.protocol.schema import parse_schema
 from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import canonical_location, location_key
@@ -38,6 +52,7 @@ class ImportOptions:
     """
 
     up_to_version: int | None = None
+    from_version: int | None = None
     checkpoint_only: bool = False
     lenient: bool = False
     resume: bool = False
@@ -50,7 +65,9 @@ class ImportOptions:
     @property
     def plan(self) -> PlanOptions:
         """What of the log is wanted."""
-        return PlanOptions(self.up_to_version, self.checkpoint_only, self.lenient)
+        return PlanOptions(
+            self.up_to_version, self.checkpoint_only, self.lenient, self.from_version
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +114,10 @@ class TableImport:
         check_name(namespace, short)
         place = canonical_location(self.source)
         store = self.session.store_at(place)
-        plan = self._plan(store)
-        new = NewTable("", namespace, short, place, location_key(place), self._properties(place))
+        new = NewTable("", namespace, short, place, location_key(place))
+        self.options, begun = resume_options(self.session, new, self.options)
+        plan = plan_import(store, begun, self.options)
+        new = replace(new, properties=self._properties(place))
         target = find_target(self.session, new, plan, self.options)
         importing = self.session.book.importing()
         if self.options.force:
@@ -106,9 +125,11 @@ class TableImport:
                 importing.erase(left.table_id)
         row = self._begin(importing, target, plan)
         loader = Loader(importing, self.engine, self.session.now_ms, self.observe)
+        loader.witness.oldest = plan.oldest
         begun = row
         plan, row = self._load(loader, plan, row, store)
         self._require_columns(importing, row)
+        row = self._drop_history(loader, plan, row)
         outcome = self._validate(loader, plan, begun, row)
         if self.options.index:
             loader.tell("Indexing statistics", plan, row.current_version)
@@ -137,9 +158,8 @@ class TableImport:
                     return None
             else:
                 store = self.session.store_of(row)
-                plan = plan_of(store, row)
+                plan, witness = reread_source(store, row, self.engine, self._reader(store))
                 since = plan.first
-                witness = hear(read_again(self.engine, plan, store, self._reader(store)))
         loader.tell("Validating", plan, row.current_version)
         outcome = compare(self.session, row, plan, witness, since=since)
         judge(self.session, row, outcome, accept=self.options.accept_differences)
@@ -166,9 +186,6 @@ class TableImport:
             return self._begin_again(importing, plan, row)
         return row
 
-    def _plan(self, store: ObjectStore) -> ImportPlan:
-        return read_plan(store, self.options.plan)
-
     def _load(
         self, loader: Loader, plan: ImportPlan, row: TableRow, store: ObjectStore
     ) -> tuple[ImportPlan, TableRow]:
@@ -192,7 +209,8 @@ class TableImport:
             except SourceChangedError:
                 if not left:
                     raise
-                plan = self._plan(store)
+                now = self.session.book.table_by_id(row.table_id)
+                plan = plan_import(store, now, self.options)
             except GroundError as error:
                 plan = plan.without_base(error.message)
                 loader.forget()
@@ -221,6 +239,19 @@ class TableImport:
         if now.state is TableState.IMPORTING and now.current_version < now.first_version:
             importing.erase(row.table_id)
 
+    def _drop_history(self, loader: Loader, plan: ImportPlan, row: TableRow) -> TableRow:
+        """Drop the versions that were read only for the state that they lead to."""
+        oldest = self.options.from_version or 0
+        if row.state is not TableState.IMPORTING or oldest <= row.first_version:
+            return row
+        loader.tell("Dropping older versions", plan, row.current_version)
+        configuration = self.session.book.snapshot(row.table_id).metadata.configuration
+        try:
+            kept = read_interval(configuration, "delta.deletedFileRetentionDuration")
+        except BadArgumentError:  # another writer's spelling
+            kept = timedelta.max
+        return loader.importing.drop_below(row, oldest, tombstones=kept)
+
     def _require_columns(self, importing: Importing, row: TableRow) -> None:
         """Refuse files without a schema: nobody can read them."""
         snapshot = self.session.book.snapshot(row.table_id)
@@ -234,7 +265,10 @@ class TableImport:
         return reader_of(self.session, self.engine, store, lenient=self.options.lenient)
 
     def _properties(self, place: str) -> str:
-        return dump_values({"import_metadata": {"source_uri": place, "last_imported_version": -1}})
+        notes: dict[str, Any] = {"source_uri": place, "last_imported_version": -1}
+        if self.options.from_version:
+            notes[FROM_VERSION] = self.options.from_version
+        return dump_values({"import_metadata": notes})
 
 
 def no_columns(location: str) -> MalformedActionError:

@@ -8,7 +8,7 @@ from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.session import Session
 from deltasql.errors import BadArgumentError
 from deltasql.importer.engine import Engine
-from deltasql.importer.load import hear, read_again
+from deltasql.importer.load import GroundError, hear, read_again
 from deltasql.importer.plan import ImportPlan, PlanOptions
 from deltasql.importer.read_plan import read_plan
 from deltasql.importer.tasks import LogReader
@@ -62,17 +62,29 @@ def validate_table(
             f"Table {name} is {row.state}; only an imported table is compared with its source.",
             hint=f"Use `deltasql mirror verify {name}`.",
         )
-    store = session.store_of(row)
-    plan = plan_of(store, row)
-    witness = hear(read_again(engine, plan, store, reader))
+    plan, witness = reread_source(session.store_of(row), row, engine, reader)
     outcome = compare(session, row, plan, witness, since=plan.first)
     judge(session, row, outcome, accept=accept)
     return outcome
 
 
-def plan_of(store: ObjectStore, row: TableRow) -> ImportPlan:
-    """Return the plan of what a table has of its source by now."""
-    return read_plan(store, PlanOptions(up_to_version=row.current_version, lenient=True))
+def reread_source(
+    store: ObjectStore, row: TableRow, engine: Engine, reader: LogReader
+) -> tuple[ImportPlan, Witness]:
+    """Read what a table has of its source by now, from the log alone.
+
+    Raises:
+        MalformedActionError, LogGapError: the log cannot be read any more.
+    """
+    is_cut = row.oldest_version > row.first_version
+    oldest = row.oldest_version if is_cut else None
+    options = PlanOptions(row.current_version, lenient=True, from_version=oldest)
+    plan = read_plan(store, options)
+    while True:
+        try:
+            return plan, hear(read_again(engine, plan, store, reader), oldest or -1)
+        except GroundError as error:
+            plan = plan.without_base(error.message)
 
 
 def _verdict(outcome: Validation, *, accept: bool) -> Verdict:

@@ -60,6 +60,30 @@ def out_of_reach(wanted: int, whole: Reach, uri: str) -> VersionNotFoundError:
     )
 
 
+def above_head(wanted: int, head: int, uri: str) -> VersionNotFoundError:
+    """Return the error for a history that would begin after the newest version."""
+    return VersionNotFoundError(
+        f"There is nothing to import from version {wanted} on: the log at {uri} ends at version "
+        f"{head}.",
+        hint=f"Versions up to {head} can be the oldest one.",
+        version=wanted,
+        head=head,
+    )
+
+
+def before_reach(wanted: int, oldest: Start, reach: Reach, uri: str) -> VersionNotFoundError:
+    """Return the error for a beginning that lies before everything that leads to the head."""
+    return VersionNotFoundError(
+        f"Version {wanted} of the log at {uri} cannot be reconstructed; the oldest version that "
+        f"the history can begin at is {oldest.version}.",
+        hint=f"{listed(reach.reconstructible())} can be reconstructed; --lenient begins the "
+        f"history at version {oldest.version}.",
+        version=wanted,
+        oldest=oldest.version,
+        recoverable=_plain(reach),
+    )
+
+
 def _advice(reach: Reach, start: Start) -> str:
     words = [f"{listed(reach.reconstructible())} can be reconstructed"]
     words.append(f"--up-to-version {start.last} ends the import before the gap")

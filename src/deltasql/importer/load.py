@@ -169,7 +169,7 @@ class Loader:
 
     def forget(self) -> None:
         """Begin anew: what was read of a corrupt checkpoint does not count."""
-        self.counts, self.witness = LoadCounts(), Witness()
+        self.counts, self.witness = LoadCounts(), Witness(self.witness.oldest)
 
     def _notes(self) -> dict[str, Any]:
         now = self.now_ms()
@@ -222,9 +222,9 @@ def read_again(
         yield rows
 
 
-def hear(rows: Iterator[VersionWindow | StatePart]) -> Witness:
+def hear(rows: Iterator[VersionWindow | StatePart], oldest: int = -1) -> Witness:
     """Return what the log says from its first version to the last of these rows."""
-    witness = Witness()
+    witness = Witness(oldest)
     for each in rows:
         if isinstance(each, StatePart):
             witness.take_state(each)

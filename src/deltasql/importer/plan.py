@@ -1,7 +1,7 @@
 """What an import will read, decided from a listing alone: `ImportPlan`. Pure.
 
 Every commit that the log retains is history. A checkpoint is the ground of a history whose
-beginning is gone, or, with `checkpoint_only`, of one that is not wanted.
+beginning is gone, or, with `checkpoint_only` or `from_version`, of one that is not wanted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from deltasql.errors import BadArgumentError, DeltaSqlError, ProtocolError
+from deltasql.errors import (
+    BadArgumentError,
+    DeltaSqlError,
+    ProtocolError,
+    VersionNotFoundError,
+)
 from deltasql.importer import gaps
 from deltasql.importer.commit_files import CommitFiles, VersionRange
 from deltasql.importer.estimate import SQLITE, Counts, Estimate, Rates, Sizes, estimate
@@ -24,12 +29,31 @@ from deltasql.storage.port import ObjectInfo
 class PlanOptions:
     """What of a log is wanted.
 
-    `lenient` accepts a hole before a usable checkpoint: the history begins behind it.
+    `lenient` accepts a hole before a usable checkpoint: the history begins behind it. The history
+    begins at `from_version`; 0 is whatever the log retains.
     """
 
     up_to_version: int | None = None
     checkpoint_only: bool = False
     lenient: bool = False
+    from_version: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no log can give."""
+        for version in (self.up_to_version, self.from_version):
+            _require_version(version)
+        if self.from_version is None:
+            return
+        if self.checkpoint_only:
+            raise BadArgumentError(
+                f"An import begins at version {self.from_version} or at the newest checkpoint, "
+                "not at both."
+            )
+        if self.up_to_version is not None and self.up_to_version < self.from_version:
+            raise BadArgumentError(
+                f"An import that begins at version {self.from_version} cannot end at version "
+                f"{self.up_to_version}."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +62,8 @@ class ImportPlan:
 
     `commits` is without a hole and ends at `head`. It begins at 0, or at the version of `base`,
     whose state the checkpoint tells; where that version has no commit file, one version later.
-    `left_out` are versions that have a commit file and are not imported.
+    `left_out` are versions that have a commit file and are not imported; those from `first` to
+    `oldest` are read, for the state that they lead to.
     """
 
     uri: str
@@ -69,8 +94,13 @@ class ImportPlan:
         return tuple(c for c in self.listing.checkpoints if c.version <= self.head)
 
     @property
+    def oldest(self) -> int:
+        """The oldest version that SQL will have."""
+        return max(self.first, self.options.from_version or 0)
+
+    @property
     def versions(self) -> int:
-        """How many versions will be imported."""
+        """How many versions will be read."""
         return self.head - self.first + 1
 
     @property
@@ -101,7 +131,7 @@ class ImportPlan:
         """Return the plan on the next candidate, now that `base` proved corrupt.
 
         Raises:
-            LogGapError, MalformedActionError: the log stands on nothing else.
+            LogGapError, MalformedActionError, VersionNotFoundError: the log stands on nothing else.
         """
         if self.base is None:
             raise BadArgumentError(f"The history of {self.uri} stands on no checkpoint.")
@@ -111,7 +141,8 @@ class ImportPlan:
         listing = replace(self.listing, warnings=(*self.listing.warnings, said))
         try:
             return plan_listing(listing, self.options, refused=(*self.refused, self.base))
-        except ProtocolError as error:  # what is left of the log does not tell what was wrong
+        except (ProtocolError, VersionNotFoundError) as error:
+            # what is left of the log does not tell what was wrong
             raise type(error)(
                 f"{error.message.removesuffix('.')}; {said.message[0].lower()}{said.message[1:]}",
                 hint=error.advice,
@@ -131,7 +162,7 @@ def make_plan(
     Raises:
         ObjectNotFoundError: nothing among them counts.
         LogGapError, MalformedActionError: a version is missing or empty.
-        VersionNotFoundError: the wanted end cannot be reconstructed.
+        VersionNotFoundError: the wanted beginning or end cannot be reconstructed.
     """
     return plan_listing(sort_listing(files, hint, uri), options or PlanOptions())
 
@@ -144,7 +175,8 @@ def plan_listing(
     reach = find_reach(listing.commits, usable, _head(listing, options))
     starts = _choose(reach, replace(listing, checkpoints=tuple(usable)), options)
     start = starts[0]
-    left_out = reach.commits.between(0, start.version - 1).ranges()
+    oldest = max(start.version, options.from_version or 0)
+    left_out = reach.commits.between(0, oldest - 1).ranges()
     return ImportPlan(
         uri=listing.uri,
         first=start.version,
@@ -163,13 +195,13 @@ def plan_listing(
 
 def _head(listing: LogListing, options: PlanOptions) -> int:
     wanted = options.up_to_version
-    if wanted is not None and wanted < 0:
-        raise BadArgumentError(f"There is no version {wanted}: versions count from 0.")
     return listing.head if wanted is None else min(wanted, listing.head)
 
 
 def _choose(reach: Reach, listing: LogListing, options: PlanOptions) -> tuple[Start, ...]:
     """Return the starts to try, in order."""
+    if options.from_version:
+        return _choose_from(reach, options.from_version, listing, lenient=options.lenient)
     leading, oldest = reach.to_head(), reach.oldest
     if leading and options.checkpoint_only:
         return tuple(sorted(leading, key=lambda start: (-start.version, not start.checkpoint)))
@@ -179,6 +211,27 @@ def _choose(reach: Reach, listing: LogListing, options: PlanOptions) -> tuple[St
     if options.lenient or options.checkpoint_only:  # earlier holes would have been accepted
         oldest = max(reach.starts, key=lambda start: start.last, default=None)
     raise _refusal(reach, oldest, listing)
+
+
+def _choose_from(
+    reach: Reach, version: int, listing: LogListing, *, lenient: bool
+) -> tuple[Start, ...]:
+    """Return the starts to try for a history that begins at a version, the nearest first."""
+    if version > reach.head:
+        raise gaps.above_head(version, reach.head, listing.uri)
+    leading = reach.to_head()
+    near = [start for start in leading if start.version <= version]
+    if near:
+        near.sort(key=lambda start: (-start.version, not start.checkpoint))
+        # version 0 itself cannot prove corrupt: then nothing else is to be tried
+        return tuple(near) if near[0].checkpoint else tuple(near[:1])
+    if lenient and leading:
+        return leading
+    begun = [start for start in reach.starts if start.version <= version <= start.last]
+    if begun or not leading:
+        longest = max(begun or reach.starts, key=lambda start: start.last, default=None)
+        raise _refusal(reach, longest, listing)
+    raise gaps.before_reach(version, leading[0], reach, listing.uri)
 
 
 def _refusal(reach: Reach, start: Start | None, listing: LogListing) -> DeltaSqlError:
@@ -212,7 +265,7 @@ def _remarks(
             WarningCode.NO_CHECKPOINT,
             "There is no checkpoint to begin with: the whole history is imported.",
         )
-    if reach.filled.find(start.version) is None:
+    if reach.filled.find(start.version) is None and start.version >= (want.from_version or 0):
         yield _without_commit(reach, start.version)
     if left_out:
         yield _left_out(reach, start.version, left_out, want)
@@ -233,7 +286,8 @@ def _left_out(
     count = sum(len(span) for span in spans)
     told = f"{gaps.listed(spans)} {'are' if count > 1 else 'is'}"
     key = commit_key(spans[0].first)
-    if want.checkpoint_only:
+    if want.checkpoint_only or first <= (want.from_version or -1):
+        first = max(first, want.from_version or 0)
         text = f"{told} not imported: the history begins at version {first}."
         return PlanWarning(WarningCode.HISTORY_SKIPPED, text, key, count)
     oldest, hole = reach.oldest, ""
@@ -244,3 +298,10 @@ def _left_out(
         f"history begins at version {first}."
     )
     return PlanWarning(WarningCode.UNREACHABLE_VERSIONS, text, key, count)
+
+
+def _require_version(version: object) -> None:
+    if version is None:
+        return
+    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
+        raise BadArgumentError(f"There is no version {version!r}: versions count from 0.")

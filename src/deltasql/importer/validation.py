@@ -21,7 +21,7 @@ from deltasql.importer.second_witness import (
     compare_with_book,
     hear_checkpoint,
 )
-from deltasql.importer.witness import Witness
+from deltasql.importer.witness import Rules, Witness
 from deltasql.log.checkpoint_rows import checkpoint_parts, read_files
 from deltasql.parity.differences import Check, FileDifference, Validation, compare_files
 from deltasql.parity.file_maps import (
@@ -66,12 +66,13 @@ class Validator:
             SourceChangedError: the source cannot be read any more.
         """
         head = self.row.current_version
-        since = max(since, self.row.first_version)
+        since = max(since, self.row.oldest_version)
         told = witness.events().intervals().within(since, head)
         ours = self._intervals(since, head)
         checks = [
             *self._commits(witness, since, head),
-            *self._head(witness),
+            *self._rules(head, witness.rules),
+            *self._oldest(witness, since),
             *self._files(witness, told, ours, head),
         ]
         heard = hear_checkpoint(self.plan, self.store, since=since, head=head)
@@ -103,17 +104,22 @@ class Validator:
             other = sorted(v for v in mine.keys() | heard.keys() if mine.get(v) != heard.get(v))
         yield Check("commits of other bytes", head, [], other[:_MOST_COMMITS])
 
-    def _head(self, witness: Witness) -> Iterator[Check]:
-        snapshot = self.book.snapshot(self.row.table_id, version=self.row.current_version)
-        version = snapshot.version
-        expected, found = witness.metadata, snapshot.metadata
-        yield Check("protocol", version, _words(witness.protocol), _words(snapshot.protocol))
-        yield Check("schema", version, expected and expected.schema_string, found.schema_string)
-        yield Check("metadata", version, _words(expected), _words(found))
+    def _rules(self, version: int, expected: Rules) -> Iterator[Check]:
+        snapshot = self.book.snapshot(self.row.table_id, version=version)
+        wanted, found = expected.metadata, snapshot.metadata
+        yield Check("protocol", version, _words(expected.protocol), _words(snapshot.protocol))
+        yield Check("schema", version, wanted and wanted.schema_string, found.schema_string)
+        yield Check("metadata", version, _words(wanted), _words(found))
         txns = {txn.app_id: txn.version for txn in snapshot.txns()}
-        yield Check("txns", version, witness.txns, txns)
+        yield Check("txns", version, expected.txns, txns)
         domains = {one.domain: one.configuration for one in snapshot.domains()}
-        yield Check("domains", version, witness.domains, domains)
+        yield Check("domains", version, expected.domains, domains)
+
+    def _oldest(self, witness: Witness, since: int) -> Iterator[Check]:
+        """Compare what the oldest version has from versions that SQL does not have."""
+        oldest = self.row.oldest_version
+        if self.plan.first < oldest == since == witness.oldest:
+            yield from self._rules(oldest, witness.rules_at_oldest)
 
     def _files(
         self, witness: Witness, told: Intervals, ours: Intervals, head: int

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,13 +19,43 @@ _DIGESTS = pa.schema([("version", pa.int64()), ("digest", pa.string())])
 
 
 @dataclass(slots=True)
-class Witness:
-    """Follows the rows of a log as tasks bring them; knows nothing of how they are folded."""
+class Rules:
+    """What is in force at a version: protocol, metadata, transactions and domains."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     txns: dict[str, int] = field(default_factory=dict)
     domains: dict[str, str] = field(default_factory=dict)
+
+    def take(self, window: VersionWindow, through: int) -> None:
+        """Take the next versions, up to one."""
+        for version, change in window.changes:
+            if version > through:
+                break
+            if isinstance(change, Protocol):
+                self.protocol = change
+            else:
+                self.metadata = change
+        for row in _rows_through(window.txns, through):
+            self.txns[row["app_id"]] = row["txn_version"]
+        for row in _rows_through(window.domains, through):
+            if row["removed"]:
+                self.domains.pop(str(row["domain"]), None)
+            else:
+                self.domains[str(row["domain"])] = str(row["configuration"])
+
+
+@dataclass(slots=True)
+class Witness:
+    """Follows the rows of a log as tasks bring them; knows nothing of how they are folded.
+
+    `rules` are those of the newest version, `rules_at_oldest` those of `oldest`, where the log is
+    read from a version before it.
+    """
+
+    oldest: int = -1
+    rules: Rules = field(default_factory=Rules)
+    rules_at_oldest: Rules = field(default_factory=Rules)
     versions: int = 0
     adds: int = 0
     removes: int = 0
@@ -37,9 +67,12 @@ class Witness:
     def begin_with(self, snapshot: Snapshot) -> None:
         """Begin with a version that SQL has already, and that was compared when it came."""
         self.began_with_book = True
-        self.protocol, self.metadata = snapshot.protocol, snapshot.metadata
-        self.txns = {txn.app_id: txn.version for txn in snapshot.txns()}
-        self.domains = {one.domain: one.configuration for one in snapshot.domains()}
+        self.rules = Rules(
+            snapshot.protocol,
+            snapshot.metadata,
+            {txn.app_id: txn.version for txn in snapshot.txns()},
+            {one.domain: one.configuration for one in snapshot.domains()},
+        )
         for batch in snapshot.stream_files(FILE_COLUMNS):
             self._events.append(events_of(pa.Table.from_batches([batch]), snapshot.version))
 
@@ -54,14 +87,9 @@ class Witness:
         self.adds += sum(window.versions["adds"].to_pylist())
         self.removes += sum(window.versions["removes"].to_pylist())
         self._digests.append(window.versions.select(_DIGESTS.names).cast(_DIGESTS))
-        for _, change in window.changes:
-            if isinstance(change, Protocol):
-                self.protocol = change
-            else:
-                self.metadata = change
-        for row in window.txns.to_pylist():
-            self.txns[row["app_id"]] = row["txn_version"]
-        self._take_domains(window.domains.to_pylist())
+        self.rules.take(window, window.last)
+        if window.first <= self.oldest:
+            self.rules_at_oldest.take(window, self.oldest)
 
     def digests(self, since: int) -> pa.Table:
         """Return the digests of the versions from one on, in order."""
@@ -72,9 +100,7 @@ class Witness:
         """Return all events, sorted."""
         return Events(self._events)
 
-    def _take_domains(self, rows: Sequence[dict[str, object]]) -> None:
-        for row in rows:
-            if row["removed"]:
-                self.domains.pop(str(row["domain"]), None)
-            else:
-                self.domains[str(row["domain"])] = str(row["configuration"])
+
+def _rows_through(rows: pa.Table, version: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = rows.filter(pc.less_equal(rows["version"], version)).to_pylist()
+    return found
