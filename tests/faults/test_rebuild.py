@@ -8,7 +8,7 @@ import deltasql
 from aging import DAY, Stage
 from builders import NO_MIRROR, a_remove, a_table, an_add, ids, paths, rows
 from commands import data
-from deltasql.errors import LogGapError, OwnershipError, TableExistsError
+from deltasql.errors import ImportDifferenceError, LogGapError, OwnershipError, TableExistsError
 from deltasql.protocol.actions import DomainMetadata
 from deltasql.protocol.files import commit_key
 from deltasql.testing.crash import hooked
@@ -194,8 +194,10 @@ class StopError(Exception):
         "before-import-begins",
         "before-import-part",
         "after-import-part",
+        "before-import-window",
         "before-import-segment",
         "after-import-segment",
+        "before-import-noted",
         "before-import-ends",
     ],
 )
@@ -226,6 +228,43 @@ def test_a_rebuild_cut_short_goes_on(catalog_uri, second_uri, tmp_path, monkeypa
         assert read_deltasql(catalog.table("orders")) == expected
         assert catalog.mirror.verify("orders") == []
         check_invariants(catalog, "orders")
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_rebuild_that_differs_from_its_log_takes_no_commits(
+    catalog_uri, second_uri, tmp_path, monkeypatch, is_resumed
+):
+    """The comparison is asked; a row that came wrong is found, also by the run after a crash."""
+    from deltasql.importer import rows as importer_rows
+
+    with deltasql.connect(catalog_uri) as catalog:
+        table = a_table(catalog, tmp_path)
+        for number in range(1, 4):
+            table.append(rows(number))
+        table.wait_mirrored()
+        place = table.location
+    real = importer_rows.add_rows
+
+    def wrong(adds, keys, versions):
+        found = real(adds, keys, versions)
+        sizes = [size + 1 for size in found["size"].to_pylist()]
+        return found.set_column(found.column_names.index("size"), "size", [sizes])
+
+    def stop(name: str) -> None:
+        if is_resumed and name == "after-import-segment":
+            raise StopError
+
+    with deltasql.connect(second_uri) as catalog:
+        with monkeypatch.context() as patched:
+            patched.setattr("deltasql.importer.parse.add_rows", wrong)
+            expected = StopError if is_resumed else ImportDifferenceError
+            with hooked(stop), pytest.raises(expected):
+                catalog.mirror.rebuild("orders", place)
+        with pytest.raises(ImportDifferenceError, match="it takes no commits"):
+            catalog.mirror.rebuild("orders", place)
+        assert catalog.tables() == []
+        rebuilt = catalog.mirror.rebuild("orders", place, accept_differences=True)
+        assert rebuilt.version == 3
 
 
 def test_the_command_tells_what_came_back(run, tmp_path):

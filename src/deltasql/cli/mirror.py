@@ -263,19 +263,32 @@ def checkpoint(app: App, table: str | None, version: int | None) -> None:
 @click.option(
     "--from-log", metavar="LOCATION", help="Bring TABLE back from its log: its database is lost."
 )
+@click.option(
+    "--accept-differences",
+    is_flag=True,
+    help="With --from-log: take the table though it differs from its log.",
+)
 @yes_option
 @pass_app
-def recover(app: App, table: str | None, *, from_log: str | None, is_sure: bool) -> None:
+def recover(
+    app: App, table: str | None, *, from_log: str | None, accept_differences: bool, is_sure: bool
+) -> None:
     """Bring SQL and the logs together after a loss or a restore.
 
     For a restored backup or a cloned database (the log is ahead of SQL: its commits are adopted),
     for a log that was lost (it is rebuilt from SQL) and, with --from-log, for a database that was
-    lost. A new epoch fences off every other process and copy of the catalog. Leaves with 4 where
-    both sides have another commit.
+    lost. A new epoch fences off every other process and copy of the catalog. With --from-log, what
+    was read is compared with the log, and a run that was cut short goes on. Exits with code 4 if
+    both sides have another commit, and with 3 if --from-log found a difference.
     """
     if from_log is not None:
-        _rebuild(app, app.table_name(table), from_log, is_sure=is_sure)
+        name = app.table_name(table)
+        question = f"Make {name} of the log at {from_log}? Its old database is shut out for good."
+        app.confirm(question, is_sure=is_sure)
+        _rebuild(app, name, from_log, accept_differences=accept_differences)
         return
+    if accept_differences:
+        raise BadArgumentError("--accept-differences needs --from-log.")
     app.confirm("Begin a new epoch? Other processes must be restarted.", is_sure=is_sure)
     with app.connect() as catalog:
         catalog.new_epoch()
@@ -293,11 +306,9 @@ def recover(app: App, table: str | None, *, from_log: str | None, is_sure: bool)
         raise trouble
 
 
-def _rebuild(app: App, name: str, location: str, *, is_sure: bool) -> None:
-    question = f"Make {name} of the log at {location}? Its old database is shut out for good."
-    app.confirm(question, is_sure=is_sure)
+def _rebuild(app: App, name: str, location: str, *, accept_differences: bool) -> None:
     with app.connect_to_create() as catalog:
-        rebuilt = catalog.mirror.rebuild(name, location)
+        rebuilt = catalog.mirror.rebuild(name, location, accept_differences=accept_differences)
     app.out.rows([asdict(rebuilt)], ["table", "first", "version", "unreachable", "what"])
 
 

@@ -171,16 +171,23 @@ class Mirror:
             self.checkpoint(name)  # a log that does not begin at 0 is read from a checkpoint
         return recovered
 
-    def rebuild(self, name: str, location: str) -> Rebuilt:
+    def rebuild(self, name: str, location: str, *, accept_differences: bool = False) -> Rebuilt:
         """Bring a table back from its log alone, when the database that had it is lost.
 
+        What SQL has then is compared with the log. Safe to repeat: a run that was cut short goes
+        on.
+
         Raises:
+            ImportDifferenceError: SQL has something else than the log says, which
+                `accept_differences` takes.
             OwnershipError: the log never was a catalog's.
             TableExistsError: the name, the place or the id is taken.
         """
         from deltasql.client.rebuild import rebuild_table  # noqa: PLC0415 (rare)
 
-        return rebuild_table(self._lazy.create(), name, location)
+        return rebuild_table(
+            self._lazy.create(), name, location, accept_differences=accept_differences
+        )
 
     def run_once(self) -> Sweep:
         """Mirror everything that is behind, once, and write the checkpoints that are due."""

@@ -1,4 +1,8 @@
-"""Bring a table back into SQL from its log, when the database is lost."""
+"""Bring a table back into SQL from its log, when the database is lost.
+
+The log is imported like any other, compared with what SQL has then, and the table takes commits at
+once. A run that was cut short goes on where it stopped.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,28 @@ from dataclasses import dataclass
 from deltasql.catalog.catalog import check_name
 from deltasql.catalog.checkpoint_source import CheckpointSource
 from deltasql.catalog.registry import NewTable
-from deltasql.catalog.rows import TableState, split_name
+from deltasql.catalog.rows import TableRow, TableState, split_name
 from deltasql.client.session import Session
+from deltasql.client.source_reader import reader_of
+from deltasql.client.validate import compare, judge, reread_source
 from deltasql.crash import crash_point
-from deltasql.errors import CheckpointError, OwnershipError, StorageUnavailableError
+from deltasql.errors import (
+    CheckpointError,
+    ImportDifferenceError,
+    OwnershipError,
+    StorageUnavailableError,
+)
 from deltasql.importer.engine import LocalEngine
 from deltasql.importer.load import Loader
 from deltasql.importer.plan import ImportPlan, PlanOptions
 from deltasql.importer.read_plan import read_plan
-from deltasql.importer.tasks import LogReader
 from deltasql.log.checkpoint import CheckpointWriter
 from deltasql.log.owner import OWNER_KEY, Owner, encode_owner, read_owner
 from deltasql.log.reader import read_rules
 from deltasql.log.segment import read_segment
 from deltasql.mirror.checkpoints import recorded
 from deltasql.parity.checkpoints import require_equal
+from deltasql.parity.differences import Validation
 from deltasql.protocol.features import is_fenced
 from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind
 from deltasql.storage.port import ObjectStore
@@ -43,13 +54,17 @@ class Rebuilt:
     what: str
 
 
-def rebuild_table(session: Session, name: str, location: str) -> Rebuilt:
+def rebuild_table(
+    session: Session, name: str, location: str, *, accept_differences: bool = False
+) -> Rebuilt:
     """Make a table of this catalog from a log that belonged to one that is lost.
 
     The log becomes this catalog's: whoever still has the old database open is fenced off. The
-    table keeps the id it had.
+    table keeps the id it had. Safe to repeat after any failure.
 
     Raises:
+        ImportDifferenceError: what SQL has then is not what the log says; the table takes no
+            commits.
         OwnershipError: the log never was a catalog's.
         TableExistsError: the name, the place or the id is taken.
     """
@@ -62,26 +77,47 @@ def rebuild_table(session: Session, name: str, location: str) -> Rebuilt:
     new = NewTable(table_id, namespace, short, place, location_key(place))
     store.put(OWNER_KEY, encode_owner(Owner(identity.catalog_id, identity.epoch, table_id)))
     crash_point("after-take-over")
-    plan = _load(session, store, new)
+    plan = _load(session, store, new, accept_differences=accept_differences)
     session.engine.ownership.forget(table_id)
     _record_checkpoints(session, table_id, plan.first)
     unreachable = sum(len(span) for span in plan.left_out)
     return Rebuilt(name, plan.first, plan.head, unreachable, _words(plan.first))
 
 
-def _load(session: Session, store: ObjectStore, new: NewTable) -> ImportPlan:
+def _load(
+    session: Session, store: ObjectStore, new: NewTable, *, accept_differences: bool
+) -> ImportPlan:
     """Load all that the log holds; somebody who had not noticed yet may put one more meanwhile."""
     importing = session.book.importing()
-    loader = Loader(importing, LocalEngine(), session.now_ms)
+    engine = LocalEngine()
+    loader = Loader(importing, engine, session.now_ms)
     plan = read_plan(store, _WHATEVER_IS_LEFT)
-    row = importing.begin(new, plan.first)
+    begun = row = importing.begin(new, plan.first)
+    reader = reader_of(session, engine, store, lenient=True)
     while row.current_version < plan.head:
-        loader.load(plan, row, store, LogReader(lambda: store, lenient=True))
+        loader.load(plan, row, store, reader)
         row = session.book.table_by_id(new.table_id)
         plan = read_plan(store, _WHATEVER_IS_LEFT)
+    witness = loader.witness
+    if begun.current_version >= begun.first_version or witness.missed_state:
+        plan, witness = reread_source(store, row, engine, reader)
+    outcome = compare(session, row, plan, witness, since=plan.first)
+    judge(session, row, outcome, accept=accept_differences)
+    if not (outcome.is_equal or accept_differences):
+        raise _difference_error(row, outcome)
     importing.index(new.table_id)
     importing.finish(new.table_id, TableState.ACTIVE)
     return plan
+
+
+def _difference_error(row: TableRow, outcome: Validation) -> ImportDifferenceError:
+    return ImportDifferenceError(
+        f"{row.full_name} differs from the log it was read from; it takes no commits. "
+        f"First: {next(outcome.lines())}.",
+        hint=f"`deltasql drop {row.full_name}` removes it, so that it can be read again; "
+        "--accept-differences takes it as it is.",
+        table=row.full_name,
+    )
 
 
 def _known_id(store: ObjectStore) -> str | None:
