@@ -12,13 +12,14 @@ another marker than its own removes the files that came with it, and whoever set
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from deltasql.catalog.ahead import read_ahead
 from deltasql.catalog.bulk_files import FileLoad
 from deltasql.catalog.bulk_lock import (
     ImportLock,
@@ -31,7 +32,13 @@ from deltasql.catalog.bulk_versions import VersionLoad
 from deltasql.catalog.database import BulkWork, Database
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.rows import TableState
-from deltasql.catalog.segment_fold import SegmentFold, as_tombstones, ascending
+from deltasql.catalog.segment_fold import (
+    OlderEnds,
+    PlacedFiles,
+    SegmentFold,
+    as_tombstones,
+    ascending,
+)
 from deltasql.crash import crash_point
 from deltasql.protocol.codec import dump_values
 
@@ -75,26 +82,18 @@ class BulkLoad:
                 window never fails so.
             CommitUnknownError: the connection was lost during COMMIT.
         """
-        load = _SegmentLoad(self, segment)
         marker = self._mark(segment) if segment.count > 1 else None
+        folded = _fold(segment)
         if marker is None:
-            windows = list(segment.windows)  # read before the lock is taken
+            steps = list(folded)  # read before the lock is taken
             with self._transaction(segment, None) as (work, lock):
                 files = FileLoad(work, lock, self._numbers)
-                for window in windows:
-                    load.take(files, window)
-                load.end(files, notes)
+                for step in steps:
+                    self._take(files, segment, step, notes)
         else:
-            for window in segment.windows:
-                with self._transaction(segment, marker) as (work, lock):
-                    files = FileLoad(work, lock, self._numbers)
-                    load.take(files, window)
-                    if window.first == segment.first:
-                        load.end(files, notes)
-                    else:
-                        files.insert_partitions()
-                    crash_point("before-import-window")
-                crash_point("after-import-window")
+            with closing(read_ahead(folded)) as ahead:
+                for step in ahead:
+                    self._window(segment, marker, step, notes)
         crash_point("after-import-segment")
 
     def state_part(self, part: StateFiles, notes: dict[str, Any]) -> None:
@@ -113,6 +112,28 @@ class BulkLoad:
             self._set_properties(work, noted(lock.properties, notes))
             crash_point("before-import-part")
         crash_point("after-import-part")
+
+    def _window(self, segment: Segment, marker: str, step: _Step, notes: dict[str, Any]) -> None:
+        with self._transaction(segment, marker) as (work, lock):
+            files = FileLoad(work, lock, self._numbers)
+            self._take(files, segment, step, notes)
+            if not step.is_last:
+                files.insert_partitions()
+            crash_point("before-import-window")
+        crash_point("after-import-window")
+
+    def _take(self, files: FileLoad, segment: Segment, step: _Step, notes: dict[str, Any]) -> None:
+        """Write the files of a window; with the last one what is not files, too."""
+        if step.older is not None:
+            files.end_older(step.older)
+        files.insert(step.placed.live, step.placed.removed)
+        if step.is_last:
+            files.insert_partitions()
+            files.close_columns([one for window in step.windows for one in window.changes])
+            versions = VersionLoad(files.work, files.lock, segment.first, segment.last)
+            versions.insert(step.windows, notes)
+            files.work.run("clear_import_segment", table_id=self.table_id)
+            crash_point("before-import-segment")
 
     def _mark(self, segment: Segment) -> str | None:
         """Mark the table if its windows may be written one by one; return the marker."""
@@ -152,29 +173,29 @@ class BulkLoad:
         return range(end - count, end)
 
 
-@dataclass(slots=True)
-class _SegmentLoad:
-    """What is known of a segment while its windows come, in one transaction or in several."""
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What a window brings. The last one, the oldest, also ends files from before the segment, and
+    has all windows of the segment in ascending order, without their files.
+    """
 
-    load: BulkLoad
-    segment: Segment
-    _fold: SegmentFold = field(default_factory=SegmentFold)
-    _windows: list[VersionWindow] = field(default_factory=list)
+    placed: PlacedFiles
+    older: OlderEnds | None = None
+    windows: Sequence[VersionWindow] = ()
 
-    def take(self, files: FileLoad, window: VersionWindow) -> None:
-        """Write the files of the next older window; the oldest one ends files from before, too."""
-        placed = self._fold.take(window)
-        if window.first == self.segment.first:
-            files.end_older(self._fold.older())
-        files.insert(placed.live, placed.removed)
-        self._windows.append(window.without_files())
+    @property
+    def is_last(self) -> bool:
+        """Whether it completes the segment."""
+        return self.older is not None
 
-    def end(self, files: FileLoad, notes: dict[str, Any]) -> None:
-        """Write the versions and all that is not files, and move the table on."""
-        files.insert_partitions()
-        windows = ascending(self._windows)
-        files.close_columns([change for window in windows for change in window.changes])
-        segment = self.segment
-        VersionLoad(files.work, files.lock, segment.first, segment.last).insert(windows, notes)
-        files.work.run("clear_import_segment", table_id=files.lock.table_id)
-        crash_point("before-import-segment")
+
+def _fold(segment: Segment) -> Iterator[_Step]:
+    """Place the files of each window; the next one may be on its way while one is written."""
+    fold, seen = SegmentFold(), []
+    for window in segment.windows:
+        placed = fold.take(window)
+        seen.append(window.without_files())
+        if window.first == segment.first:
+            yield _Step(placed, fold.older(), ascending(seen))
+        else:
+            yield _Step(placed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Event
 from typing import Any
 
 from deltasql.catalog.bulk_load import BulkLoad, Segment, StateFiles
@@ -130,9 +131,12 @@ class Importing:
         with self.database.read() as work:
             return table_row(work.rows("table_by_id", table_id=row.table_id)[0])
 
-    def index(self, table_id: str) -> int:
-        """Index the statistics of the live files, so that plans need not read all of them."""
-        return StatsFill(self.database).run(table_id)
+    def index(self, table_id: str, stop: Event | None = None) -> int:
+        """Index the statistics of the live files, so that plans need not read all of them.
+
+        When `stop` is set the table is left without an index.
+        """
+        return StatsFill(self.database, stop or Event()).run(table_id)
 
     def note(self, table_id: str, notes: dict[str, Any]) -> TableRow:
         """Write notes into the table's `import_metadata`."""

@@ -70,9 +70,10 @@ class LaterWords:
 
     def find(self, keys: Keys) -> npt.NDArray[np.intp]:
         """Return the place of the next word on each file; -1 where there is none."""
-        places = np.searchsorted(self.keys.first, keys.first)
         found = np.full(len(keys), NONE, dtype=np.intp)
-        asked = np.arange(len(keys))
+        # in order: looking up sorted keys takes a fraction of the time
+        asked = np.argsort(keys.first)
+        places = np.searchsorted(self.keys.first, keys.first[asked])
         # almost always one turn: another follows where two keys begin with the same eight bytes
         while len(asked):
             inside = places < len(self.keys)

@@ -7,7 +7,9 @@ moment when all of its rows are there. Whoever comes after a crash drops what wa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -45,6 +47,7 @@ class StatsFill:
     """Indexes the live files of tables in one catalog."""
 
     database: Database
+    stop: Event = field(default_factory=Event)
 
     def run(self, table_id: str) -> int:
         """Index a table that has no index yet; return how many files were indexed.
@@ -57,6 +60,8 @@ class StatsFill:
             if not pairs:
                 return 0
             count = self._fill(table_id, pairs)
+            if self.stop.is_set():
+                return 0
             crash_point("after-stats-filled")
             if self._end(table_id, version):
                 return count
@@ -82,11 +87,14 @@ class StatsFill:
             (files.num_rows, bulk_index_rows(files["stats"], files["file_id"], pairs))
             for files in _portions(batches)
         )
-        for files, rows in read_ahead(found):
-            with self.database.bulk() as work:
-                load_index(work, rows)
-                crash_point("before-stats-part")
-            count += files
+        with closing(read_ahead(found)) as ahead:
+            for files, rows in ahead:
+                if self.stop.is_set():
+                    break
+                with self.database.bulk() as work:
+                    load_index(work, rows)
+                    crash_point("before-stats-part")
+                count += files
         return count
 
     def _end(self, table_id: str, version: int) -> bool:

@@ -18,7 +18,7 @@ from deltasql.protocol.identity import file_hashes
 from deltasql.storage.port import ObjectStore
 
 # A task's rows are in memory as a whole: as JSON they are about so big.
-TASK_BYTES = 24 * 1024 * 1024
+TASK_BYTES = 16 * 1024 * 1024
 TASK_VERSIONS = 4_000
 # The JSON of a segment. A killed import begins with its last segment again, and what is known of a
 # segment's files is in memory. Of a table that can be read, a segment is one transaction.
