@@ -21,6 +21,8 @@ from deltasql.storage.port import ObjectStore
 # A task's rows are in memory as a whole: as JSON they are about so big.
 TASK_BYTES = 24 * 1024 * 1024
 TASK_VERSIONS = 4_000
+# About the bytes of a checkpoint's row as JSON.
+_STATE_ROW_BYTES = 512
 # What one transaction writes, as JSON: a killed import begins with the last such piece again.
 SEGMENT_BYTES = 256 * 1024 * 1024
 
@@ -31,6 +33,11 @@ class CommitTask:
 
     files: CommitFiles
 
+    @property
+    def size(self) -> int:
+        """The bytes of its commits."""
+        return self.files.bytes
+
 
 @dataclass(frozen=True, slots=True)
 class StateTask:
@@ -39,6 +46,11 @@ class StateTask:
     part: CheckpointPart
     number: int
     version: int
+
+    @property
+    def size(self) -> int:
+        """About the bytes that its files would take as JSON."""
+        return self.part.rows * _STATE_ROW_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +112,11 @@ def cut_segments(tasks: Sequence[CommitTask]) -> Iterator[list[CommitTask]]:
     segment: list[CommitTask] = []
     size = 0
     for task in tasks:
-        each = sum(task.files.sizes)
-        if segment and size + each > SEGMENT_BYTES:
+        if segment and size + task.size > SEGMENT_BYTES:
             yield segment
             segment, size = [], 0
         segment.append(task)
-        size += each
+        size += task.size
     if segment:
         yield segment
 
