@@ -26,7 +26,7 @@ def load(
     """In a child: import a log with an engine, `local` or a master of Spark."""
     with ours.connect(place, backend, "off") as catalog:
         ours.warm_arrow(catalog)
-        with _engine(catalog, engine) as chosen:
+        with _engine(engine) as chosen:
             _import(catalog, chosen, tiny, "tiny")
             loaded = set(sys.modules)
             yield {}
@@ -52,7 +52,7 @@ def opened(tiny: str, log: str) -> Iterator[dict[str, Any]]:
 
 def parsed(place: dict[str, Any], engine: str, tiny: str, log: str) -> Iterator[dict[str, Any]]:
     """In a child: read and fold a log on an engine, and load nothing."""
-    with ours.connect(place, "sqlite", "off") as catalog, _engine(catalog, engine) as chosen:
+    with ours.connect(place, "sqlite", "off"), _engine(engine) as chosen:
         _parse(chosen, tiny)
         yield {}
         started = time.perf_counter()
@@ -104,12 +104,12 @@ def _to_postgres(place: dict[str, Any], rows: Any, name: str) -> None:
         cursor.close()
 
 
-def _engine(catalog: Any, engine: str) -> Any:
+def _engine(engine: str) -> Any:
     from deltasql.client.engines import choose_engine
 
     if engine == "local":
-        return choose_engine("local", catalog._session)
-    return choose_engine("spark", catalog._session, master=engine)
+        return choose_engine("local")
+    return choose_engine("spark", master=engine)
 
 
 def _import(catalog: Any, chosen: Any, log: str, name: str) -> dict[str, float]:

@@ -47,7 +47,7 @@ class Call:
         with deltasql.connect(self.uri, storage_options=self.storage) as catalog:
             catalog.create_if_missing()
             session = catalog._session
-            with choose_engine("spark", session, master=self.master, conf=self.conf) as chosen:
+            with choose_engine("spark", master=self.master, conf=self.conf) as chosen:
                 _tell({"jvm": chosen.engine.session.context._gateway.proc.pid})
                 engine = chosen.engine
                 if self.fault is not None:
@@ -60,8 +60,10 @@ class Call:
                 return {"engine": done.engine, "versions": done.counts.versions, "java": java}
 
     def _loaded(self, progress: Progress) -> None:
+        """Mark the versions that are loaded: the newest come first."""
         if self.fault is not None and progress.step == "Importing version":
-            for version in range(progress.version + 1):
+            oldest = progress.head - (progress.version - progress.first)
+            for version in range(oldest, progress.head + 1):
                 Path(self.fault[0], f"{version:020d}.json.loaded").touch()
 
 

@@ -5,7 +5,6 @@ import os
 import sqlite3
 from contextlib import closing
 
-import psycopg
 import pytest
 
 import deltasql
@@ -116,7 +115,6 @@ def plan_of(database, name, values) -> str:
         with closing(sqlite3.connect(database.path)) as connection:
             found = connection.execute(f"explain query plan {text}", [json.dumps(values)])
             return "\n".join(row[3] for row in found)
-    with psycopg.connect(database.conninfo().reveal()) as connection:
-        connection.execute(f"set search_path to {database.schema}")
-        connection.execute("set enable_seqscan to off")  # the table is small
-        return "\n".join(row[0] for row in connection.execute(f"explain {text}", values))
+    with database.read() as work:
+        work.connection.execute("set local enable_seqscan to off")  # the table is small
+        return "\n".join(row[0] for row in work.connection.execute(f"explain {text}", values))

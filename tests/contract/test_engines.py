@@ -19,54 +19,41 @@ pytestmark = pytest.mark.req("R62")
 
 
 @pytest.fixture
-def session(tmp_path):
-    with deltasql.connect(f"deltasql://sqlite/{tmp_path}/c.db") as catalog:
-        catalog.create_if_missing()
-        yield catalog._session
-
-
-@pytest.fixture
 def no_java(monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PYSPARK_PYTHON", "/bin/false")
 
 
-def test_without_java_the_import_runs_here_and_one_line_says_so(session, no_java):
-    with choose_engine("auto", session) as chosen:
+def test_without_java_the_import_runs_here_and_one_line_says_so(no_java):
+    with choose_engine("auto") as chosen:
         assert isinstance(chosen.engine, LocalEngine)
         assert "deltasql[spark]" in chosen.note
         assert "\n" not in chosen.note
 
 
 @pytest.mark.parametrize("asked", [{"kind": "spark"}, {"kind": "auto", "master": "local[1]"}])
-def test_whoever_wants_spark_is_told_what_is_missing(session, monkeypatch, asked):
+def test_whoever_wants_spark_is_told_what_is_missing(monkeypatch, asked):
     monkeypatch.setattr("deltasql.jobs.session.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="pyspark is not installed") as told:
-        choose_engine(asked.pop("kind"), session, **asked)
+        choose_engine(asked.pop("kind"), **asked)
     assert "deltasql[spark]" in told.value.advice
 
 
-def test_the_local_engine_needs_no_spark(session, no_java):
-    with choose_engine("local", session) as chosen:
+def test_the_local_engine_needs_no_spark(no_java):
+    with choose_engine("local") as chosen:
         assert chosen.engine.name == "local"
         assert chosen.note is None
 
 
 @pytest.mark.parametrize("given", [{"master": "local[1]"}, {"conf": {"spark.x": "1"}}])
-def test_settings_of_spark_do_not_fit_the_local_engine(session, given):
+def test_settings_of_spark_do_not_fit_the_local_engine(given):
     with pytest.raises(BadArgumentError, match="no master"):
-        choose_engine("local", session, **given)
+        choose_engine("local", **given)
 
 
-def test_workers_elsewhere_cannot_reach_a_catalog_in_sqlite(session):
-    with pytest.raises(BadArgumentError, match="cannot reach the SQLite") as told:
-        choose_engine("spark", session, master="spark://elsewhere:7077")
-    assert "PostgreSQL" in told.value.advice
-
-
-def test_spark_is_the_default_where_it_is(session, spark):
-    with choose_engine("auto", session) as chosen:
+def test_spark_is_the_default_where_it_is(spark):
+    with choose_engine("auto") as chosen:
         assert isinstance(chosen.engine, SparkEngine)
         assert chosen.note is None
     assert spark.context.parallelize([1], 1).count() == 1

@@ -1,7 +1,5 @@
 """An import on Spark writes what the local engine writes, whatever goes wrong on the way."""
 
-import contextlib
-import dataclasses
 import gc
 from pathlib import Path
 
@@ -19,8 +17,11 @@ from deltasql.errors import (
 from deltasql.importer import tasks
 from deltasql.importer.read_plan import read_plan
 from deltasql.importer.tasks import CommitTask, LogReader
+from deltasql.jobs import engine as spark_engine
+from deltasql.jobs import waves as spark_waves
 from deltasql.jobs.engine import SparkEngine
-from deltasql.jobs.staging import FolderStaging
+from deltasql.jobs.waves import ResultLimits
+from deltasql.jobs.work import PackedRows, ResultTooLarge
 from deltasql.protocol.files import commit_key
 from deltasql.storage.local import LocalStore
 from deltasql.storage.resolve import StoreOpener
@@ -46,9 +47,8 @@ def small_tasks(monkeypatch):
 
 
 @pytest.fixture
-def engine(spark, tmp_path) -> SparkEngine:
-    (tmp_path / "stages").mkdir()
-    return SparkEngine(spark, FolderStaging(tmp_path / "stages"))
+def engine(spark) -> SparkEngine:
+    return SparkEngine(spark)
 
 
 @pytest.fixture
@@ -63,10 +63,6 @@ def do_import(uri, source, **given):
         return done, book_rows(catalog, done.row.table_id)
 
 
-def require_nothing_left(engine):
-    assert list(engine.staging.root.iterdir()) == []
-
-
 def local_rows(tmp_path, source, **given):
     return do_import(f"deltasql://sqlite/{tmp_path}/local.db", source, **given)[1]
 
@@ -78,7 +74,6 @@ def test_both_engines_write_the_same_rows(catalog_uri, tmp_path, source, engine)
     assert rows == local_rows(tmp_path, source)
     assert len(rows["dl_table_versions"]) == VERSIONS
     assert rows["dl_removed_files"]
-    require_nothing_left(engine)
 
 
 @needs_corpora
@@ -142,7 +137,6 @@ def test_a_commit_that_cannot_be_understood_is_told_as_here(tmp_path, source, en
         )
     assert told[0] == told[1]
     assert told[0][-1] == 8  # whole windows of three before it
-    require_nothing_left(engine)
 
 
 @pytest.mark.parametrize("kind", ["unavailable", "broken", "killed"])
@@ -155,7 +149,6 @@ def test_what_fails_once_is_done_again_and_loaded_once(catalog_uri, tmp_path, so
     through = Through(engine, Opener(str(source), str(marks), kind))
     _, rows = do_import(catalog_uri, source, engine=through)
     assert rows == local_rows(tmp_path, source)
-    require_nothing_left(engine)
 
 
 @pytest.mark.parametrize("kind", ["unavailable", "broken"])
@@ -166,50 +159,76 @@ def test_what_fails_always_is_told_by_its_cause(tmp_path, source, engine, kind):
         do_import(f"deltasql://sqlite/{tmp_path}/c.db", source, engine=through)
     assert "Traceback" not in caught.value.message
     assert "at org.apache" not in caught.value.message
-    require_nothing_left(engine)
 
 
-@dataclasses.dataclass(frozen=True)
-class Losing:
-    """Folders from which the first thing that is left by each task gets lost."""
+def waves_of(monkeypatch) -> list[list]:
+    """Return a list that gets what came of the tasks of each wave."""
+    waves: list[list] = []
+    collect = spark_engine._Job._collect
 
-    root: Path
-    lost: list
+    def recorded(job, wave):
+        outcomes = collect(job, wave)
+        waves.append(outcomes)
+        return outcomes
 
-    @contextlib.contextmanager
-    def open(self):
-        with FolderStaging(self.root).open() as stage:
-            yield _LosingStage(stage, self.lost)
-
-
-@dataclasses.dataclass(frozen=True)
-class _LosingStage:
-    stage: object
-    lost: list
-
-    @property
-    def for_tasks(self):
-        return self.stage.for_tasks
-
-    def take(self, staged):
-        if staged.task not in self.lost:
-            self.lost.append(staged.task)
-            path = Path(self.stage.folder) / f"{staged.task}-{staged.attempt}.rows"
-            path.write_bytes(path.read_bytes()[:-1])
-        return self.stage.take(staged)
-
-    def reopen(self):
-        self.stage.reopen()
+    monkeypatch.setattr(spark_engine._Job, "_collect", recorded)
+    return waves
 
 
-def test_what_gets_lost_on_the_stage_is_read_again(catalog_uri, tmp_path, source, engine):
-    staging = Losing(engine.staging.root, [])
-    losing = dataclasses.replace(engine, staging=staging)
-    _, rows = do_import(catalog_uri, source, engine=losing)
-    assert staging.lost == list(range(len(staging.lost)))
-    assert len(staging.lost) == -(-VERSIONS // CUT)
+def packed_bytes(wave) -> list[int]:
+    return [len(each.packed) for each in wave if isinstance(each, PackedRows)]
+
+
+def test_no_wave_returns_more_than_its_limit(tmp_path, source, spark, monkeypatch):
+    """A task may be over it, by itself."""
+    limits = ResultLimits(wave=60_000, task=1_000_000)
+    waves = waves_of(monkeypatch)
+    uri = f"deltasql://sqlite/{tmp_path}/c.db"
+    _, rows = do_import(uri, source, engine=SparkEngine(spark, limits))
     assert rows == local_rows(tmp_path, source)
-    require_nothing_left(engine)
+    assert len(waves) > 1
+    assert any(len(wave) > 1 for wave in waves)
+    for wave in waves:
+        assert len(wave) == 1 or sum(packed_bytes(wave)) <= limits.wave
+
+
+def test_without_a_near_limit_a_wave_has_two_tasks_for_each_core(
+    source, engine, spark, monkeypatch
+):
+    waves = waves_of(monkeypatch)
+    reader, found = reader_and_tasks(source, StoreOpener(str(source), {}, {}))
+    assert len(list(engine.run(reader, found))) == VERSIONS
+    cores = spark.context.defaultParallelism
+    assert [len(wave) for wave in waves[:2]] == [cores, 2 * cores]
+
+
+def test_rows_that_have_no_room_in_their_wave_are_read_again_alone(source, spark, monkeypatch):
+    """The sizes of commits in a listing may be lower than what their rows take."""
+    waves = waves_of(monkeypatch)
+    monkeypatch.setattr(CommitTask, "size", 0)
+    monkeypatch.setattr(spark_waves, "_TASK_OVERHEAD", 1)
+    limits = ResultLimits(wave=400, task=1_000_000)
+    reader, found = reader_and_tasks(source, StoreOpener(str(source), {}, {}))
+    windows = list(SparkEngine(spark, limits).run(reader, found))
+    assert [rows.first for rows in windows] == list(range(VERSIONS))
+    planned = [wave for wave in waves if len(wave) > 1]
+    assert all(isinstance(each, ResultTooLarge) for wave in planned for each in wave)
+    assert sum(len(packed_bytes(wave)) for wave in waves) == len(waves) - len(planned) == VERSIONS
+
+
+def test_a_task_whose_rows_are_over_the_limit_is_refused_by_the_name_of_the_setting(
+    tmp_path, source, spark
+):
+    large = SparkEngine(spark, ResultLimits(wave=250, task=1_000))
+    uri = f"deltasql://sqlite/{tmp_path}/c.db"
+    with pytest.raises(TableImportError, match=r"spark\.driver\.maxResultSize") as caught:
+        do_import(uri, source, engine=large)
+    assert caught.value.message.startswith("The rows of versions 0 to 2 take ")
+    assert "--engine local" in caught.value.advice
+    with deltasql.connect(uri) as catalog:
+        TableImport(catalog._session, str(source), "t").run()
+        rows = book_rows(catalog, catalog.table("t").table_id)
+    assert rows == local_rows(tmp_path, source)
 
 
 def reader_and_tasks(source, opener):
@@ -235,5 +254,4 @@ def test_a_run_that_nobody_wants_any_more_is_cancelled(tmp_path, source, engine,
     until(lambda: len(list(marks.iterdir())) > 4)
     run.close()
     gc.collect()
-    require_nothing_left(engine)
     assert list(spark.context.statusTracker().getActiveJobsIds()) == []

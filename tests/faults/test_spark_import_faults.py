@@ -16,9 +16,7 @@ import pytest
 import deltasql
 from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.importer import tasks
-from deltasql.jobs.database_staging import DatabaseStaging
 from deltasql.jobs.engine import SparkEngine
-from deltasql.jobs.staging import FolderStaging
 from deltasql.protocol.files import commit_key
 from histories import START, History
 from import_faults import IMPORT_POINTS, truncated
@@ -57,15 +55,8 @@ def source(tmp_path) -> Path:
 
 
 @pytest.fixture
-def stages(tmp_path) -> Path:
-    folder = tmp_path / "stages"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def engine(spark, stages) -> SparkEngine:
-    return SparkEngine(spark, FolderStaging(stages))
+def engine(spark) -> SparkEngine:
+    return SparkEngine(spark)
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +98,6 @@ def go_on(uri, source, engine):
         TableImport(catalog._lazy.create(), str(source), "t", options, engine).run()
 
 
-def staged(uri) -> list[tuple]:
-    with deltasql.connect(uri) as catalog, catalog._session.book.database.read() as work:
-        return work.connection.execute(b"select task, attempt from dl_import_stage").fetchall()
-
-
 def first_line(driver: subprocess.Popen) -> str:
     line = driver.stdout.readline()
     assert line, driver.communicate()[1]
@@ -141,11 +127,10 @@ def uri(request, stop, tmp_path) -> str:
 
 @pytest.mark.parametrize("stop", PHASES)
 def test_a_driver_killed_in_any_phase(uri, source, engine, stop, tmp_path):
-    stages = engine.staging.root
     if "part" in stop[0]:
         truncated(source, 9)
     point, turn = stop
-    env = {"DELTASQL_TESTING": "1", "DELTASQL_CRASH_AT": f"{point}:{turn}", "TMPDIR": str(stages)}
+    env = {"DELTASQL_TESTING": "1", "DELTASQL_CRASH_AT": f"{point}:{turn}"}
     driver = Call(uri, str(source)).start(**env)
     jvm = jvm_of(driver)
     _, errors = driver.communicate(timeout=120)
@@ -153,20 +138,18 @@ def test_a_driver_killed_in_any_phase(uri, source, engine, stop, tmp_path):
     until(lambda: not is_running(jvm))
     go_on(uri, source, engine)
     assert rows_of(uri) == local_rows(tmp_path, source)
-    assert not list(stages.glob("deltasql-import-*"))
 
 
 @pytest.mark.parametrize(
     "catalog_uri", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
 )
 def test_a_driver_killed_at_random(catalog_uri, tmp_path, source, engine):
-    stages = engine.staging.root
     seed = int(os.environ.get("DELTASQL_SEED", "20261116"))
     print(f"seed {seed}")
     rng = random.Random(f"{seed} {catalog_uri.split('/')[2]}")
     History(11, 3 * VERSIONS, vectors=False).write(source)
     for _ in range(KILLS):
-        driver = Call(catalog_uri, str(source)).start(TMPDIR=str(stages))
+        driver = Call(catalog_uri, str(source)).start()
         jvm = jvm_of(driver)
         try:
             driver.wait(rng.uniform(0.0, 4.0))
@@ -177,14 +160,13 @@ def test_a_driver_killed_at_random(catalog_uri, tmp_path, source, engine):
         until(lambda pid=jvm: not is_running(pid))
     go_on(catalog_uri, source, engine)
     assert rows_of(catalog_uri) == local_rows(tmp_path, source)
-    assert not list(stages.glob("deltasql-import-*"))
 
 
 def test_a_spark_that_dies_is_told_in_one_line(tmp_path, source, engine):
     uri = f"deltasql://sqlite/{tmp_path}/catalog.db"
     marks = marked(tmp_path, 4 * CUT)
     call = Call(uri, str(source), fault=(str(marks), "stuck"))
-    driver = call.start(TMPDIR=str(engine.staging.root))
+    driver = call.start()
     jvm = jvm_of(driver)
     until((marks / Path(commit_key(4 * CUT)).name).exists)
     os.kill(jvm, signal.SIGKILL)
@@ -199,38 +181,46 @@ def test_a_spark_that_dies_is_told_in_one_line(tmp_path, source, engine):
     assert rows_of(uri) == local_rows(tmp_path, source)
 
 
-@pytest.mark.parametrize("windows", [1, 4])
-def test_a_server_that_crashes_while_rows_are_staged(
-    durable_postgres_server, spark, tmp_path, source, windows
-):
-    """The stage is not logged: it is empty afterwards, and its tasks are done again."""
-    server = durable_postgres_server
-    uri = server.uri(server.create_database_name())
-    lost = []
-
-    def crash(progress):
-        if progress.step == "Importing version" and progress.version + 1 == windows * CUT:
-            until(lambda: [task for task, _ in staged(uri) if task >= 0])
-            lost.extend(staged(uri))
-            server.stop("immediate")
-            server.start()
-
-    with deltasql.connect(uri) as catalog:
-        catalog.create_if_missing()
-        session = catalog._session
-        engine = SparkEngine(spark, DatabaseStaging.of(session.book.database))
-        done = TableImport(session, str(source), "t", engine=engine, observe=crash).run()
-    assert done.counts.versions == VERSIONS
-    assert lost
+def test_a_driver_that_is_interrupted_ends_its_tasks(tmp_path, source, engine):
+    uri = f"deltasql://sqlite/{tmp_path}/catalog.db"
+    marks = marked(tmp_path, 4 * CUT)
+    driver = Call(uri, str(source), fault=(str(marks), "stuck")).start()
+    jvm = jvm_of(driver)
+    until((marks / Path(commit_key(4 * CUT)).name).exists)
+    driver.send_signal(signal.SIGINT)
+    _, errors = driver.communicate(timeout=120)
+    assert driver.returncode == -signal.SIGINT, errors
+    until(lambda: not is_running(jvm))
+    go_on(uri, source, engine)
     assert rows_of(uri) == local_rows(tmp_path, source)
-    assert staged(uri) == []
 
 
-def test_a_cluster_imports_from_files(master, postgres_uri, tmp_path, source):
-    told = finish(Call(postgres_uri, str(source), master, CONF).start())
+def test_waves_fit_into_the_result_size_of_the_session(tmp_path, source):
+    """Four tasks together would return more than Spark allows."""
+    uri = f"deltasql://sqlite/{tmp_path}/catalog.db"
+    conf = {"spark.driver.maxResultSize": "64k"}
+    reported = finish(Call(uri, str(source), conf=conf).start())
+    assert reported["versions"] == VERSIONS
+    assert rows_of(uri) == local_rows(tmp_path, source)
+
+
+def test_a_task_that_is_larger_than_the_result_size_names_the_setting(tmp_path, source, engine):
+    uri = f"deltasql://sqlite/{tmp_path}/catalog.db"
+    driver = Call(uri, str(source), conf={"spark.driver.maxResultSize": "20k"}).start()
+    out, errors = driver.communicate(timeout=120)
+    assert driver.returncode == 1, errors
+    message = json.loads(out.splitlines()[-1])["message"]
+    assert message.startswith("The rows of versions 0 to 2 take ")
+    assert "spark.driver.maxResultSize lets a task return 3776" in message
+    go_on(uri, source, engine)
+    assert rows_of(uri) == local_rows(tmp_path, source)
+
+
+def test_a_cluster_imports_from_files(master, catalog_uri, tmp_path, source):
+    """Its workers reach the files of the table, and no catalog."""
+    told = finish(Call(catalog_uri, str(source), master, CONF).start())
     assert (told["engine"], told["versions"]) == ("spark", VERSIONS)
-    assert rows_of(postgres_uri) == local_rows(tmp_path, source)
-    assert staged(postgres_uri) == []
+    assert rows_of(catalog_uri) == local_rows(tmp_path, source)
 
 
 def test_a_cluster_imports_from_an_object_store(master, postgres_uri, s3_server, source, tmp_path):
@@ -242,7 +232,6 @@ def test_a_cluster_imports_from_an_object_store(master, postgres_uri, s3_server,
     told = finish(Call(postgres_uri, place, master, CONF, options).start())
     assert told["versions"] == VERSIONS
     assert rows_of(postgres_uri) == local_rows(tmp_path, source)
-    assert staged(postgres_uri) == []
 
 
 def test_an_executor_that_is_killed_is_replaced(master, postgres_uri, tmp_path, source):
@@ -252,11 +241,10 @@ def test_an_executor_that_is_killed_is_replaced(master, postgres_uri, tmp_path, 
     assert told["versions"] == VERSIONS
     assert (marks / f"{Path(commit_key(4 * CUT)).name}.again").exists()
     assert rows_of(postgres_uri) == local_rows(tmp_path, source)
-    assert staged(postgres_uri) == []
 
 
 def test_the_rows_of_a_slow_attempt_never_count(master, postgres_uri, tmp_path, source):
-    """A second attempt overtakes the first, which then reads something else and leaves it."""
+    """A second attempt overtakes the first, which then reads something else and returns it."""
     slow = (3 * CUT, 8 * CUT)
     marks = marked(tmp_path, *slow)
     conf = CONF | {
@@ -273,11 +261,10 @@ def test_the_rows_of_a_slow_attempt_never_count(master, postgres_uri, tmp_path, 
         assert (marks / f"{name}.slow").exists()
         assert (marks / f"{name}.again").exists()
     assert rows_of(postgres_uri) == local_rows(tmp_path, source)
-    assert staged(postgres_uri) == []
 
 
 def test_a_driver_of_a_cluster_that_is_killed(master, postgres_uri, tmp_path, source):
-    """What it had staged is swept by the next run."""
+    """The next run goes on where it ended."""
     marks = marked(tmp_path, 8 * CUT)
     call = Call(postgres_uri, str(source), master, CONF, fault=(str(marks), "stuck"))
     driver = call.start()
@@ -286,7 +273,5 @@ def test_a_driver_of_a_cluster_that_is_killed(master, postgres_uri, tmp_path, so
     driver.kill()
     driver.communicate()
     until(lambda: not is_running(jvm))
-    assert staged(postgres_uri)
     finish(Call(postgres_uri, str(source), master, CONF).start())
     assert rows_of(postgres_uri) == local_rows(tmp_path, source)
-    assert staged(postgres_uri) == []

@@ -72,7 +72,7 @@ class ImportRun:
                 catalog.imports.require(table.source, table.name)
             self._confirm(catalog, [table])
             try:
-                with self._engine(catalog) as chosen, closing(screen_for(self.app.out)) as screen:
+                with self._engine() as chosen, closing(screen_for(self.app.out)) as screen:
                     told = self._do(catalog, table, chosen, screen)
             except KeyboardInterrupt:
                 return self._interrupted(catalog, [table])
@@ -90,7 +90,7 @@ class ImportRun:
             outcomes: list[LakeOutcome[Told]] = []
             stopped = 0
             try:
-                with self._engine(catalog) as chosen, closing(screen_for(self.app.out)) as screen:
+                with self._engine() as chosen, closing(screen_for(self.app.out)) as screen:
                     for outcome in each_table(
                         tables, lambda table: self._of_lake(catalog, table, chosen, screen)
                     ):
@@ -144,11 +144,11 @@ class ImportRun:
         return self.app.connect() if self.request.mode == "validate" else self.app.look()
 
     @contextmanager
-    def _engine(self, catalog: Catalog) -> Iterator[ChosenEngine]:
+    def _engine(self) -> Iterator[ChosenEngine]:
         if self.request.mode == "quick":  # a listing needs no engine
             yield ChosenEngine(LocalEngine())
             return
-        with catalog.imports.choose(self.request.call) as chosen:
+        with self.request.call.choose() as chosen:
             if chosen.note:
                 self.app.out.note(chosen.note)
             yield chosen

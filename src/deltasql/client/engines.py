@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
-from deltasql.client.session import Session
 from deltasql.errors import BadArgumentError
 from deltasql.importer.engine import Engine, LocalEngine
-
-if TYPE_CHECKING:
-    from deltasql.jobs.session import ImportSession
-    from deltasql.jobs.staging import Staging
 
 EngineKind = Literal["auto", "spark", "local"]
 _INSTEAD = (
@@ -39,19 +34,15 @@ class ChosenEngine:
 
 
 def choose_engine(
-    kind: EngineKind,
-    session: Session,
-    *,
-    master: str | None = None,
-    conf: Mapping[str, str] | None = None,
+    kind: EngineKind, *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> ChosenEngine:
-    """Return the engine for imports into a catalog; the caller closes it.
+    """Return the engine for imports; the caller closes it.
 
     Whoever names a master or a setting of Spark wants Spark.
 
     Raises:
         MissingExtraError: Spark is wanted, and it or Java is missing.
-        BadArgumentError: the master cannot serve this catalog, or settings do not fit together.
+        BadArgumentError: settings do not fit together.
         TableImportError: Spark does not start.
     """
     wants_spark = kind == "spark" or master is not None or bool(conf)
@@ -66,40 +57,17 @@ def choose_engine(
 
     if not wants_spark and not available():
         return ChosenEngine(LocalEngine(), _INSTEAD)
-    return _spark_engine(session, master, conf or {})
+    return _spark_engine(master, conf or {})
 
 
-def _spark_engine(session: Session, master: str | None, conf: Mapping[str, str]) -> ChosenEngine:
+def _spark_engine(master: str | None, conf: Mapping[str, str]) -> ChosenEngine:
     from deltasql.jobs.engine import SparkEngine  # noqa: PLC0415 (the door to an extra)
     from deltasql.jobs.session import import_session  # noqa: PLC0415
 
-    _refuse_far_workers(session, master)
     spark = import_session(master, conf)
     try:
         note = f"Spark shows its jobs at {spark.page}." if spark.page else None
-        return ChosenEngine(SparkEngine(spark, _staging(session, spark)), note)
+        return ChosenEngine(SparkEngine(spark), note)
     except BaseException:
         spark.close()
         raise
-
-
-def _staging(session: Session, spark: ImportSession) -> Staging:
-    if spark.is_local:
-        from deltasql.jobs.staging import FolderStaging  # noqa: PLC0415 (the door to an extra)
-
-        return FolderStaging.temporary()
-    _refuse_far_workers(session, str(spark.context.master))
-    from deltasql.jobs.database_staging import DatabaseStaging  # noqa: PLC0415
-
-    return DatabaseStaging.of(session.book.database)
-
-
-def _refuse_far_workers(session: Session, master: str | None) -> None:
-    """Refuse workers elsewhere before anything starts: they could leave their rows nowhere."""
-    is_far = master is not None and not master.startswith("local")
-    if is_far and not session.book.database.dialect.has_server_clock:
-        raise BadArgumentError(
-            f"The master {master} has workers on other machines, which cannot reach the SQLite "
-            "file of this catalog.",
-            hint="SQLite needs a local master such as local[*]; a cluster needs PostgreSQL.",
-        )

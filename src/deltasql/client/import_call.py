@@ -24,16 +24,16 @@ class ImportCall:
     conf: Mapping[str, str] = field(default_factory=dict)
     on_progress: Observer | None = None
 
-    def choose(self, session: Session) -> ChosenEngine:
+    def choose(self) -> ChosenEngine:
         """Return the engine; the caller closes it."""
-        return choose_engine(self.engine, session, master=self.master, conf=self.conf)
+        return choose_engine(self.engine, master=self.master, conf=self.conf)
 
     def run(
         self, session: Session, source: str, name: str | None, options: Mapping[str, Any]
     ) -> Imported:
         """Import one table with an engine of its own."""
         wanted = read_options(options)
-        with self.choose(session) as chosen:
+        with self.choose() as chosen:
             runner = Runner(chosen.engine, self.on_progress or (lambda _: None))
             return import_one(session, source, name or name_of(source), wanted, runner)
 

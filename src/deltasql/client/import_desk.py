@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from deltasql.catalog.registry import NewTable
 from deltasql.catalog.rows import TableRow, split_name
 from deltasql.client.dry_run import DryRun, Preview, rates_of
-from deltasql.client.engines import ChosenEngine
-from deltasql.client.import_call import ImportCall
 from deltasql.client.import_face import Runner, database_bytes, going_on, import_one
 from deltasql.client.import_target import existing
 from deltasql.client.imports import Imported, ImportOptions
@@ -33,10 +31,6 @@ class ImportDesk:
     def session(self) -> Session:
         """The open catalog."""
         return self.lazy.session
-
-    def choose(self, call: ImportCall) -> ChosenEngine:
-        """Return the engine for any number of imports; the caller closes it."""
-        return call.choose(self.session)
 
     def run(self, source: str, name: str, options: ImportOptions, runner: Runner) -> Imported:
         """Import one table, or go on with it."""

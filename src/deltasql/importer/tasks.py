@@ -24,6 +24,8 @@ TASK_VERSIONS = 4_000
 # segment's files is in memory. Of a table that can be read, a segment is one transaction.
 SEGMENT_BYTES = 512 * 1024 * 1024
 VISIBLE_SEGMENT_BYTES = 64 * 1024 * 1024
+# About the bytes of a checkpoint's row as JSON.
+_STATE_ROW_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,11 @@ class CommitTask:
     """Versions in a row, to become one window."""
 
     files: CommitFiles
+
+    @property
+    def size(self) -> int:
+        """The bytes of its commits."""
+        return self.files.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,11 @@ class StateTask:
     part: CheckpointPart
     number: int
     version: int
+
+    @property
+    def size(self) -> int:
+        """About the bytes that its files would take as JSON."""
+        return self.part.rows * _STATE_ROW_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +117,11 @@ def cut_segments(tasks: Sequence[CommitTask], *, is_visible: bool) -> Iterator[l
     segment: list[CommitTask] = []
     size = 0
     for task in tasks:
-        each = sum(task.files.sizes)
-        if segment and size + each > most_bytes:
+        if segment and size + task.size > most_bytes:
             yield segment
             segment, size = [], 0
         segment.append(task)
-        size += each
+        size += task.size
     if segment:
         yield segment
 

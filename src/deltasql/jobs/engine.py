@@ -3,96 +3,91 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
-from deltasql.errors import (
-    CatalogUnavailableError,
-    DeltaSqlError,
-    StorageUnavailableError,
-    TableImportError,
-)
+from deltasql.errors import DeltaSqlError, StorageUnavailableError, TableImportError
 from deltasql.importer.packing import unpack
-from deltasql.importer.tasks import LogReader, Rows, Task
+from deltasql.importer.tasks import CommitTask, LogReader, Rows, Task
 from deltasql.jobs.causes import first_cause
 from deltasql.jobs.session import ImportSession
-from deltasql.jobs.staging import Stage, Staged, StageGoneError, Staging
-from deltasql.jobs.work import Failed, Numbered, Outcome, StagedWork
+from deltasql.jobs.waves import NumberedTask, ResultLimits, cut_waves
+from deltasql.jobs.work import Failed, ImportWork, Outcome, PackedRows, ResultTooLarge
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-# What is staged and not yet loaded waits on a disk or in the database: two waves at most.
-_WAVE = 2
+_MAX_RESULT_SIZE = "spark.driver.maxResultSize"
+_DEFAULT_MAX_RESULT_SIZE = "1g"
 _TRIES = 4
 # A job that is cancelled before it has begun begins all the same: say it again so soon.
 _LOOK_AGAIN = 0.2
-# What may go well the next time, without anybody doing anything about it.
-_PASSING = (CatalogUnavailableError, StorageUnavailableError, StageGoneError)
 
 
 @dataclass(frozen=True, slots=True)
 class SparkEngine:
-    """Reads and folds in Spark's Python workers; only references come back through Spark."""
+    """Reads and folds in Spark's Python workers, which return their rows packed."""
 
     session: ImportSession
-    staging: Staging
+    # By the session's spark.driver.maxResultSize unless given.
+    limits: ResultLimits | None = None
     name: str = field(default="spark", init=False)
 
     def run(self, reader: LogReader, tasks: Iterable[Task]) -> Generator[Rows]:
-        """Yield what each task read.
+        """Yield what each task read; at most two waves of them are in memory.
 
         Raises:
-            DeltaSqlError: what the first task that failed said, after all rows before it.
-            TableImportError: Spark itself failed; tells the cause in one line.
+            DeltaSqlError: the error of the first task that failed, after all rows before it.
+            TableImportError: Spark itself failed, or the rows of one task are more than it returns.
         """
+        context = self.session.context
+        limits = self.limits or ResultLimits.of(_max_result_size(context))
         with (
-            self.staging.open() as stage,
             ThreadPoolExecutor(1, thread_name_prefix="deltasql-spark") as pool,
-            _Job(self.session, stage, StagedWork.of(reader, stage.for_tasks), pool) as job,
+            _Job(self.session, ImportWork.of(reader), limits, pool) as job,
         ):
-            waves = _waves(enumerate(tasks), self.session.context)
+            waves = cut_waves(tasks, lambda: _cores(context), limits)
             ahead = job.submit(next(waves, []))
-            while done := ahead.result():
+            while done := deque(ahead.result()):
                 ahead = job.submit(next(waves, []))
-                for task, outcome in done:
-                    yield job.rows(task, outcome)
+                while done:  # each is let go of when it is loaded
+                    yield job.rows(*done.popleft())
 
     def close(self) -> None:
         """Stop Spark if it was started for this engine."""
         self.session.close()
 
 
-def _waves(tasks: Iterable[Numbered], context: SparkContext) -> Iterator[list[Numbered]]:
-    """Cut the tasks; the first wave is the smallest, because the driver waits for it idly."""
-    left = iter(tasks)
-    each = 1
-    while wave := list(islice(left, each * _cores(context))):
-        yield wave
-        each = _WAVE
-
-
 def _cores(context: SparkContext) -> int:
     try:
         return max(1, context.defaultParallelism)  # workers come and go
     except Exception as error:
-        raise _told(error) from error
+        raise _import_error(error) from error
 
 
-_Done = list[tuple[Numbered, Outcome]]
+def _max_result_size(context: SparkContext) -> int:
+    """Return the bytes that Spark lets the results of one job have; 0 for any number."""
+    try:
+        conf = context._jsc.sc().conf()  # noqa: SLF001 (only the JVM knows how sizes are spelled)
+        return int(conf.getSizeAsBytes(_MAX_RESULT_SIZE, _DEFAULT_MAX_RESULT_SIZE))
+    except Exception as error:
+        raise _import_error(error) from error
+
+
+_Done = list[tuple[NumberedTask, Outcome]]
 
 
 @dataclass(slots=True)
 class _Job:
-    """Runs waves of one import, and runs again what went wrong in passing."""
+    """Runs waves of one import, and runs again what a store did not answer."""
 
     session: ImportSession
-    stage: Stage
-    work: StagedWork
+    work: ImportWork
+    limits: ResultLimits
     # all jobs come from its one thread: what Spark keeps by thread is not the caller's
     pool: ThreadPoolExecutor
     tag: str = field(default_factory=lambda: f"deltasql-{uuid.uuid4()}")
@@ -110,24 +105,30 @@ class _Job:
                 self.session.context.cancelJobsWithTag(self.tag)
             wait([self._last], _LOOK_AGAIN)
 
-    def submit(self, wave: Sequence[Numbered]) -> Future[_Done]:
+    def submit(self, wave: Sequence[NumberedTask]) -> Future[_Done]:
         """Begin a wave; its result is what became of each task, in their order."""
         self._last = self.pool.submit(self._run, wave)
         return self._last
 
-    def rows(self, task: Numbered, outcome: Outcome) -> Rows:
-        """Return the rows of a task; what got lost on the way is read again."""
+    def rows(self, task: NumberedTask, outcome: Outcome) -> Rows:
+        """Return the rows of a task.
+
+        A task runs again, by itself, if the store did not answer or its rows have no room in its
+        wave.
+        """
+        alone = replace(task, max_bytes=self.limits.task)
         for left in reversed(range(_TRIES)):
-            try:
-                return unpack(self.stage.take(_staged(outcome)))
-            except _PASSING:
-                if not left:
-                    raise
-                self.stage.reopen()
-                ((_, outcome),) = self.submit([task]).result()
+            if isinstance(outcome, PackedRows):
+                return unpack(outcome.packed)
+            if isinstance(outcome, ResultTooLarge) and task.max_bytes >= self.limits.task:
+                raise _too_large(task.task, outcome.bytes, self.limits.task)
+            if isinstance(outcome, Failed) and not (_is_passing(outcome.error) and left):
+                raise outcome.error
+            task = alone
+            ((_, outcome),) = self.submit([task]).result()
         raise AssertionError("unreachable")
 
-    def _run(self, wave: Sequence[Numbered]) -> _Done:
+    def _run(self, wave: Sequence[NumberedTask]) -> _Done:
         for left in reversed(range(_TRIES)):
             try:
                 return list(zip(wave, self._collect(wave) if wave else [], strict=True))
@@ -136,27 +137,40 @@ class _Job:
                     raise
         raise AssertionError("unreachable")
 
-    def _collect(self, wave: Sequence[Numbered]) -> list[Outcome]:
+    def _collect(self, wave: Sequence[NumberedTask]) -> list[Outcome]:
         context = self.session.context
+        first, last = wave[0].number, wave[-1].number
         try:
             context.addJobTag(self.tag)
             context.setInterruptOnCancel(interruptOnCancel=True)
-            context.setJobDescription(f"deltasql import: tasks {wave[0][0]} to {wave[-1][0]}")
+            context.setJobDescription(f"deltasql import: tasks {first} to {last}")
             spread = context.parallelize(wave, len(wave))
             found: list[Outcome] = spread.mapPartitions(self.work).collect()
         except Exception as error:
-            raise _told(error) from error
-        order = {one.task: one for one in found}
-        return [order[number] for number, _ in wave]
+            raise _import_error(error) from error
+        by_number = {outcome.number: outcome for outcome in found}
+        return [by_number[task.number] for task in wave]
 
 
-def _staged(outcome: Outcome) -> Staged:
-    if isinstance(outcome, Failed):
-        raise outcome.error
-    return outcome
+def _is_passing(error: DeltaSqlError) -> bool:
+    """Whether it may go well the next time, without anybody doing anything about it."""
+    return isinstance(error, StorageUnavailableError)
 
 
-def _told(error: BaseException) -> DeltaSqlError:
+def _too_large(task: Task, size: int, limit: int) -> TableImportError:
+    if isinstance(task, CommitTask):
+        first, last = task.files[0].version, task.files[-1].version
+        source = f"version {first}" if first == last else f"versions {first} to {last}"
+    else:
+        source = f"a part of the checkpoint of version {task.version}"
+    return TableImportError(
+        f"The rows of {source} take {size} bytes; {_MAX_RESULT_SIZE} lets a task return {limit}.",
+        hint=f"Start Spark with a larger {_MAX_RESULT_SIZE} (--conf {_MAX_RESULT_SIZE}=4g), or "
+        "import with --engine local. What was loaded stays: go on with --resume.",
+    )
+
+
+def _import_error(error: BaseException) -> DeltaSqlError:
     if isinstance(error, DeltaSqlError):
         return error
     return TableImportError(

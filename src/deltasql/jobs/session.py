@@ -67,11 +67,6 @@ class ImportSession:
         return found
 
     @property
-    def is_local(self) -> bool:
-        """Whether the tasks run on this machine, and see its files."""
-        return str(self.context.master).startswith("local")
-
-    @property
     def tries_again(self) -> bool:
         """Whether Spark gives a task that failed another attempt."""
         return _LOCAL.fullmatch(str(self.context.master)) is None

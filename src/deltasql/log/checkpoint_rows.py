@@ -43,11 +43,15 @@ _SIDECARS = f"{LOG_FOLDER}_sidecars/"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPart:
-    """A piece of a checkpoint that one task reads: row groups from, to (exclusive); None = all."""
+    """A piece of a checkpoint that one task reads: row groups from, to (exclusive); None = all.
+
+    `rows` is how many rows it has, for estimates of its size.
+    """
 
     key: str
     version: int
     row_groups: tuple[int, int] | None
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +145,11 @@ def _look(
 ) -> tuple[list[CheckpointPart], list[str]]:
     """Return the parts of one file, and the keys of the sidecars that it names."""
     if _is_json(file.key):
-        sidecars, has_files = [], False
+        sidecars, rows = [], 0
         for action in _checked(json_actions(store, file.key, file.version), file.version):
-            has_files = has_files or isinstance(action, Add | Remove)
+            rows += isinstance(action, Add | Remove)
             sidecars += [_sidecar_key(action.path)] if isinstance(action, Sidecar) else []
-        return [CheckpointPart(file.key, file.version, None)] if has_files else [], sidecars
+        return [CheckpointPart(file.key, file.version, None, rows)] if rows else [], sidecars
     with _opened(store, file.key) as parquet:
         # a part may lack any kind of action: what it does not have is null
         if not {*_FILES, *HEAD, *_V2} & set(parquet.schema.names):
@@ -166,7 +170,11 @@ def _cut(parquet: ParquetInput, key: str, version: int, most_rows: int) -> list[
             rows = 0
         rows += count
     ends = pairwise([*starts, len(parquet.groups)])
-    return [CheckpointPart(key, version, (start, end)) for start, end in ends if start < end]
+    return [
+        CheckpointPart(key, version, (start, end), sum(parquet.groups[start:end]))
+        for start, end in ends
+        if start < end
+    ]
 
 
 def _head_of(store: ObjectStore, file: LogFile) -> Iterator[Action]:

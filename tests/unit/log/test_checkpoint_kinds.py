@@ -78,7 +78,8 @@ def test_parts_are_runs_of_row_groups():
     store = stored(parquet(pa.table({"add": pa.array(rows, PLAIN_ADD)}), row_group_size=10))
     parts = checkpoint_parts(store, CLASSIC, most_rows=35)
     assert parts == [
-        CheckpointPart(KEY, VERSION, (start, min(start + 3, 10))) for start in (0, 3, 6, 9)
+        CheckpointPart(KEY, VERSION, (start, min(start + 3, 10)), rows)
+        for start, rows in ((0, 30), (3, 30), (6, 30), (9, 10))
     ]
     assert parts == checkpoint_parts(store, CLASSIC, most_rows=35)
     found = [b.adds.column("path").to_pylist() for part in parts for b in read_files(store, part)]

@@ -11,14 +11,13 @@ import select
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import adbc_driver_postgresql
 import psycopg
 import pyarrow as pa
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 from psycopg.types.string import TextLoader
 
 from deltasql.catalog.database import BatchRead, BulkWork, Dialect, PartedQuery, Work
@@ -38,7 +37,6 @@ from deltasql.errors import (
     CommitUnknownError,
     PermissionDeniedError,
 )
-from deltasql.uri import Secret
 
 DIALECT = Dialect(
     name="postgres",
@@ -193,20 +191,6 @@ class PostgresDatabase:
     def watch_commits(self) -> PostgresWatch:
         """Listen for commits."""
         return PostgresWatch(self._conninfo, channel_of(self.schema))
-
-    @contextmanager
-    def hold(self, name: str, /, **params: Any) -> Iterator[None]:
-        """Keep a lock that a query takes until the exit, or the end of this process."""
-        with closing(self._connect()) as connection:
-            with self._mapped():
-                connection.execute(self.queries.get(name).text.encode(), params)
-            yield
-
-    def conninfo(self) -> Secret:
-        """Return what another process connects with, without this one's environment."""
-        with self._mapped(), self._pool.connection() as connection:
-            known = connection.info.get_parameters()
-            return Secret(make_conninfo(**known, password=connection.info.password or None))
 
     def login(self) -> str:
         """Return the role that logged in."""

@@ -299,43 +299,6 @@ select
     pg_catalog.set_config('synchronous_commit', 'off', true), pg_catalog.pg_notify(:channel, u)
 from unnest(:table_ids::text[]) u
 
--- Rows of an import's tasks on their way to its driver. The marker is the row of task -1.
--- name: open_import_stage
-insert into dl_import_stage (import_id, task, attempt, chunk, payload)
-values (:import_id::uuid, -1, 0, 0, :payload)
-on conflict do nothing
-
--- name: share_import_stage
-select 1 from dl_import_stage where import_id = :import_id::uuid and task = -1 for share
-
--- name: insert_import_stage
-insert into dl_import_stage (import_id, task, attempt, chunk, payload)
-values (:import_id::uuid, :task, :attempt, :chunk, :payload)
-
--- name: import_stage_chunks
-select payload from dl_import_stage
-where import_id = cast(:import_id as uuid) and task = :task and attempt = :attempt
-order by chunk
-
--- name: delete_import_stage_task
-delete from dl_import_stage where import_id = :import_id::uuid and task = :task
-
--- name: close_import_stage
-delete from dl_import_stage where import_id = :import_id::uuid and task = -1
-
--- name: delete_import_stage
-delete from dl_import_stage where import_id = :import_id::uuid
-
--- name: staged_imports
-select distinct import_id::text from dl_import_stage
-
--- A session's lock shows that the driver lives.
--- name: hold_import_lock
-select pg_advisory_lock(hashtextextended('deltasql import ' || :import_id::text, 0))
-
--- name: try_import_lock
-select pg_try_advisory_xact_lock(hashtextextended('deltasql import ' || :import_id::text, 0))
-
 -- name: database_size
 select cast(sum(pg_total_relation_size(c.oid)) as bigint)
 from pg_class c join pg_namespace n on n.oid = c.relnamespace

@@ -292,18 +292,6 @@ create table dl_vacuum_marks (
     primary key (table_id, key)
 );
 
--- Not logged: a crash of the server empties it, and the tasks are done again. The row with task -1 says
--- that the import goes on.
-create unlogged table dl_import_stage (
-    import_id uuid not null,
-    task bigint not null,
-    attempt bigint not null,
-    chunk bigint not null,
-    payload bytea not null,
-    primary key (import_id, task, attempt, chunk)
-);
-alter table dl_import_stage alter column payload set storage external;
-
 -- Views for people.
 create view dl_history as
 select
@@ -868,18 +856,6 @@ comment on column dl_vacuum_marks.table_id is
     'The table.';
 comment on column dl_vacuum_marks.key is
     'The name of the object.';
-comment on table dl_import_stage is
-    'PostgreSQL only: rows of an import on Spark on their way from the workers to the driver.';
-comment on column dl_import_stage.import_id is
-    'The run of an import.';
-comment on column dl_import_stage.task is
-    'The task.';
-comment on column dl_import_stage.attempt is
-    'Which attempt of it.';
-comment on column dl_import_stage.chunk is
-    'The number of the piece.';
-comment on column dl_import_stage.payload is
-    'The rows, packed.';
 comment on view dl_history is
     'Who did what, when: every version of every table, dropped ones too.';
 comment on view dl_file_changes is
