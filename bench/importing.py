@@ -4,6 +4,7 @@ Each does the same with a tiny log first, untimed: libraries, connections, Spark
 there when the clock starts.
 """
 
+import os
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 from bench import ours
 from bench.child import CaseFailedError
+from bench.threads import server_cpu
 
 VALIDATING, INDEXING = "Validating", "Indexing statistics"
 _LOOK_EVERY_S = 0.25
@@ -31,11 +33,16 @@ def load(
             loaded = set(sys.modules)
             yield {}
             with _tree_memory() as peak:
+                before, server = os.times(), server_cpu(place, backend)
+                begun = time.perf_counter()
                 steps = _import(catalog, chosen, log, "t")
+                seconds = time.perf_counter() - begun
+                after, server = os.times(), server_cpu(place, backend) - server
             _require_loaded(loaded)
         live = catalog.table("t").snapshot().files(["path"]).num_rows
     size = {"mb": _database_mb(place, backend), "tree_mb": peak[0], "files": live}
-    yield {"seconds": sum(steps.values()), "steps": steps, **size}
+    cpu = sum(after[:4]) - sum(before[:4]) + server
+    yield {"seconds": seconds, "steps": steps, "cpu": cpu, **size}
 
 
 def opened(tiny: str, log: str) -> Iterator[dict[str, Any]]:

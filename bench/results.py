@@ -166,6 +166,7 @@ class Plan:
             place |= {
                 "pg_uri": self.server.uri(name),
                 "pg_dsn": self.server.dsn(name),
+                "pg_pid": self.server.pid,
                 "pg_words": f"host={self.server.host} port={self.server.port} user=postgres "
                 f"dbname={name}",
             }

@@ -19,6 +19,7 @@ from bench import (
     report,
     spark_cases,
     staging,
+    threads,
     verifying,
 )
 from bench.child import CaseFailedError
@@ -32,6 +33,7 @@ CASES: dict[str, Measure] = {
     "help": help_time.help_time,
     "commits": commits.one_writer,
     "writers": commits.eight_writers,
+    "threads": threads.threads,
     "list-100k": lambda plan: planning.listing(plan, 100_000),
     "list-1m": lambda plan: planning.listing(plan, 1_000_000),
     "partition-1m": lambda plan: planning.pruning(plan, 1_000_000, "partition"),

@@ -50,6 +50,12 @@ class PostgresServer:
     def version(self) -> int:
         return self.build.major
 
+    @property
+    def pid(self) -> int:
+        """The number of the server's first process."""
+        first = (self.home / "data/postmaster.pid").read_text(encoding="utf-8").splitlines()[0]
+        return int(first)
+
     def dsn(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@{self.host}:{self.port}/{database}"
 
