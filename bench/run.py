@@ -17,6 +17,7 @@ from bench import (
     outage,
     planning,
     report,
+    scale,
     spark_cases,
     staging,
     threads,
@@ -56,6 +57,11 @@ CASES: dict[str, Measure] = {
     "spark-append": lambda plan: spark_cases.appends(plan, 10_000 if plan.is_quick else 1_000_000),
     "spark-merge": lambda plan: spark_cases.merge(plan, 200_000 if plan.is_quick else 20_000_000),
 }
+# Only by name: they fill tens of gigabytes.
+LARGE: dict[str, Measure] = {
+    "scale-10m": lambda plan: scale.scale(plan, 999),
+    "scale-40m": lambda plan: scale.scale(plan, 4_329, ("sqlite",)),
+}
 _BIG = ("-1m", "-100k", "-10k", "-million")
 # What --quick takes instead of the cases that need a big table.
 QUICK: dict[str, Measure] = {
@@ -75,7 +81,7 @@ def main() -> int:
     given = _arguments()
     chosen = QUICK if given.quick else CASES
     if given.only:
-        chosen = {name: {**CASES, **QUICK}[name] for name in given.only}
+        chosen = {name: {**CASES, **QUICK, **LARGE}[name] for name in given.only}
     home = given.home.absolute()
     home.mkdir(parents=True, exist_ok=True)
     source = freeze(home)
@@ -102,7 +108,7 @@ def _quiet(home: Path) -> report.Quiet:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, some minutes")
-    names = sorted({*CASES, *QUICK})
+    names = sorted({*CASES, *QUICK, *LARGE})
     parser.add_argument("--only", action="append", choices=names, help="one case; repeatable")
     parser.add_argument("--home", type=Path, default=ROOT / ".bench", help="where tables are kept")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where to write")

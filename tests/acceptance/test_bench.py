@@ -24,6 +24,7 @@ CASES = [
             "lag",
             "import-commits",
             "outage",
+            "scale-10m",
             "spark-append",
             "spark-merge",
             "verify-200",

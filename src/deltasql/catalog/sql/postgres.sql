@@ -102,6 +102,28 @@ select
     to_timestamp(committed_at / 1000.0)
 from version
 
+-- By two look-ups for each table that is behind, whatever the planner expects their number to be.
+-- name: behind_tables
+select
+    t.table_id, case when t.namespace = '' then t.name else t.namespace || '.' || t.name end,
+    t.location, t.mirrored_through, t.current_version, v.committed_at, s.status, s.retry_count,
+    s.last_attempt_at, s.next_attempt_at, s.error_message, t.properties, t.state,
+    t.mirror_paused
+from dl_tables t
+left join lateral (
+    select w.committed_at from dl_table_versions w
+    where w.table_id = t.table_id and w.version = t.mirrored_through + 1
+    limit 1
+) v on true
+left join lateral (
+    select m.status, m.retry_count, m.last_attempt_at, m.next_attempt_at, m.error_message
+    from dl_mirror_status m
+    where m.table_id = t.table_id and m.version = t.mirrored_through + 1
+    limit 1
+) s on true
+where t.mirrored_through < t.current_version and t.state in ('active', 'detached', 'conflict')
+order by v.committed_at
+
 -- name: remember_commit_tags
 update dl_mirror_status s set object_size = u.size, object_tag = u.e_tag
 from unnest(:version::bigint[], :digest::text[], :size::bigint[], :e_tag::text[])

@@ -492,7 +492,8 @@ select {columns} from (
     where f.table_key = {table_key} and f.removed_version > :version and f.added_version <= :version
 ) f order by f.added_version, f.file_id
 
--- Tombstones at a version: the last word on their file was a remove, and not too long ago.
+-- Tombstones at a version: the last word on their file was a remove, and not too long ago. What
+-- speaks of a file later is found by its key: the plus keeps SQLite from walking all later removes.
 -- name: tombstones_at
 select {columns} from dl_removed_files f
 where f.table_key = {table_key} and f.removal = 'remove' and f.removed_version <= :version
@@ -500,10 +501,8 @@ where f.table_key = {table_key} and f.removal = 'remove' and f.removed_version <
     and not exists (
         select 1 from dl_removed_files n
         where n.table_key = f.table_key and n.file_key = f.file_key
-            and (
-                (n.removed_version > f.removed_version and n.removed_version <= :version)
-                or (n.removed_version > :version and n.added_version <= :version)
-            )
+            and +n.removed_version > f.removed_version
+            and coalesce(n.added_version, n.removed_version) <= :version
     )
     and not exists (
         select 1 from dl_files n
@@ -553,12 +552,16 @@ where table_id = :table_id and mirrored_through >= :first - 1 and mirrored_throu
     )
 returning current_version
 
+-- Table by table, so that only versions that are not mirrored are looked at.
 -- name: count_missing_mirror_rows
-select count(*) from dl_tables t
-join dl_table_versions v on v.table_id = t.table_id and v.version > t.mirrored_through
-where t.state in ('active', 'detached', 'conflict') and not exists (
-    select 1 from dl_mirror_status s where s.table_id = v.table_id and s.version = v.version
-)
+select coalesce(sum((
+    select count(*) from dl_table_versions v
+    where v.table_id = t.table_id and v.version > t.mirrored_through and not exists (
+        select 1 from dl_mirror_status s where s.table_id = v.table_id and s.version = v.version
+    )
+)), 0)
+from dl_tables t
+where t.mirrored_through < t.current_version and t.state in ('active', 'detached', 'conflict')
 
 -- name: make_missing_mirror_rows
 insert into dl_mirror_status (
@@ -566,8 +569,9 @@ insert into dl_mirror_status (
 )
 select v.table_id, v.version, 'PENDING', {false}, {false}, v.digest, 0, {time:now}
 from dl_tables t
-join dl_table_versions v on v.table_id = t.table_id and v.version > t.mirrored_through
-where t.state in ('active', 'detached', 'conflict')
+cross join dl_table_versions v
+where v.table_id = t.table_id and v.version > t.mirrored_through
+    and t.mirrored_through < t.current_version and t.state in ('active', 'detached', 'conflict')
 on conflict (table_id, version) do nothing
 
 -- name: behind_tables

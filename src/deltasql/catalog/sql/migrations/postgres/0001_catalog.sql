@@ -121,6 +121,11 @@ create index dl_files_added on dl_files (table_key, added_version);
 -- Files that are named by a place of their own: they may lie in another table's folder.
 create index dl_files_absolute on dl_files (table_key)
 where strpos(path, ':/') > 0 or substr(path, 1, 1) = '/' or strpos(deletion_vector, '"p"') > 0;
+-- Without statistics of these expressions the planner expects half of all files to be such files, and
+-- reads the table instead of the index.
+create statistics dl_files_absolute_uri on (strpos(path, ':/')) from dl_files;
+create statistics dl_files_absolute_path on (substr(path, 1, 1)) from dl_files;
+create statistics dl_files_absolute_vector on (strpos(deletion_vector, '"p"')) from dl_files;
 
 create table dl_removed_files (
     file_id bigint primary key,
@@ -153,6 +158,9 @@ create index dl_removed_files_removed on dl_removed_files (table_key, removed_ve
 create index dl_removed_files_key on dl_removed_files (table_key, file_key);
 create index dl_removed_files_absolute on dl_removed_files (table_key)
 where strpos(path, ':/') > 0 or substr(path, 1, 1) = '/' or strpos(deletion_vector, '"p"') > 0;
+create statistics dl_removed_files_absolute_uri on (strpos(path, ':/')) from dl_removed_files;
+create statistics dl_removed_files_absolute_path on (substr(path, 1, 1)) from dl_removed_files;
+create statistics dl_removed_files_absolute_vector on (strpos(deletion_vector, '"p"')) from dl_removed_files;
 
 create table dl_partitions (
     table_key integer not null,
