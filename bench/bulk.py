@@ -19,21 +19,27 @@ _ROWS = """
 with recursive
 numbers(i) as (select :first union all select i + 1 from numbers where i + 1 < :n),
 mixed as (
-    select i, date('2022-01-01', (i * 1000 / :n) || ' days') as day,
+    select
+        i, date('2022-01-01', (i * 1000 / :n) || ' days') as day,
         i * 2654435761 % 4294967296 as a, i * 2246822519 % 4294967296 as b,
         i * 3266489917 % 4294967296 as c, i * 668265263 % 4294967296 as d
     from numbers
-)
-insert into dl_files (
-    table_id, path, size, modification_time, partition_values, stats, num_records, data_change,
-    added_version
-)
-select
-    :table_id,
-    printf(
+),
+named as (
+    select *, printf(
         'date=%s/part-%05d-%08x-%04x-4%03x-a%03x-%08x%04x-c000.snappy.parquet',
         day, i % 200, a, b % 65536, c % 4096, d % 4096, b, c / 65536
-    ),
+    ) as path
+    from mixed
+)
+insert into dl_files (
+    table_key, file_key, path, size, modification_time, partition_values, stats, num_records,
+    data_change, added_version
+)
+select
+    :table_key,
+    file_key(path),
+    path,
     8000000 + i * 7919 % 120000000,
     1700000000000 + i * 250,
     printf('{"date":"%s"}', day),
@@ -48,7 +54,7 @@ select
         i % 7, a % 13
     ),
     1000, 1, :version
-from mixed
+from named
 """
 
 
@@ -56,17 +62,20 @@ def build(place: dict[str, Any], n: int) -> None:
     """In a child that has no other SQLite library: fill the table `t` up to n files."""
     import sqlite3
 
+    from deltasql.protocol.identity import hash_key
+
     first = min(COMMITTED, n // 2)
     call("bench.bulk:commit", timeout=3600, place=place, n=n, first=first)
     connection = sqlite3.connect(Path(place["dir"]) / "catalog.db", isolation_level=None)
     connection.execute("pragma synchronous = off")
-    query = "select table_id, max(added_version) from dl_files group by table_id"
-    table_id, version = connection.execute(query).fetchone()
+    connection.create_function("file_key", 1, lambda path: hash_key(path, ""), deterministic=True)
+    query = "select table_key, max(added_version) from dl_files group by table_key"
+    table_key, version = connection.execute(query).fetchone()
     indexes = connection.execute(_INDEXES).fetchall()
     connection.execute("begin")
     for name, _ in indexes:
         connection.execute(f"drop index {name}")
-    values = {"first": first, "n": n, "table_id": table_id, "version": version}
+    values = {"first": first, "n": n, "table_key": table_key, "version": version}
     connection.execute(_ROWS, values)
     for _, text in indexes:
         connection.execute(text)
