@@ -86,6 +86,35 @@ def test_a_crash_at_any_point_leaves_no_trace(catalog_uri, second_uri, source, m
         assert [one.name for one in catalog.tables()] == ["t"]
 
 
+@pytest.mark.parametrize("point", ["before-stats-part", "after-stats-filled", "before-import-ends"])
+@pytest.mark.parametrize("cut", [2, 50])
+def test_an_import_that_died_behind_its_index_goes_on_with_a_longer_log(
+    catalog_uri, second_uri, source, monkeypatch, point, cut
+):
+    """Several windows: all files are indexed once more. One: the index that is there goes on."""
+    later = {version: (source / commit_key(version)).read_bytes() for version in range(13, 24)}
+    for version in later:
+        (source / commit_key(version)).unlink()
+    with (
+        deltasql.connect(catalog_uri) as catalog,
+        hooked(stop_at(point, 1)),
+        pytest.raises(StopError),
+    ):
+        do_import(catalog, source)
+    for version, payload in later.items():
+        (source / commit_key(version)).write_bytes(payload)
+    monkeypatch.setattr(tasks, "TASK_VERSIONS", cut)
+    with deltasql.connect(second_uri) as whole:
+        expected = book_rows(whole, do_import(whole, source).row.table_id)
+    with deltasql.connect(catalog_uri) as catalog:
+        done = do_import(catalog, source, resume=True)
+        found = book_rows(catalog, done.row.table_id)
+        for name in [name for name in found if name.startswith("dl_stats") and cut == 50]:
+            del found[name], expected[name]
+        assert found == expected
+        check_invariants(catalog, "t")
+
+
 @pytest.mark.req("R102")
 @pytest.mark.parametrize("point", CUTOVER_POINTS)
 def test_a_cut_over_that_dies_is_ended_by_the_next(catalog_uri, source, point):

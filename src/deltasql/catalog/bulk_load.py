@@ -138,9 +138,11 @@ class BulkLoad:
     def _mark(self, segment: Segment) -> str | None:
         """Mark the table if its windows may be written one by one; return the marker."""
         with self._transaction(segment, None) as (work, lock):
-            is_indexed = bool(work.rows("stats_columns", table_id=self.table_id))
-            if lock.state is not TableState.IMPORTING or is_indexed:
+            if lock.state is not TableState.IMPORTING:
                 return None
+            # of an import that was killed after its index: all files are indexed once more
+            for name in ("purge_stats_num", "purge_stats_text", "purge_stats_columns"):
+                work.run(name, table_id=self.table_id)
             marker = f"{segment.first}-{segment.last}-{uuid.uuid4()}"
             work.run("set_import_segment", table_id=self.table_id, segment=marker)
             crash_point("before-import-marked")

@@ -15,7 +15,7 @@ from deltasql.catalog.database import UniqueViolationError
 from deltasql.catalog.importing import Importing
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.segment_fold import ascending
-from deltasql.errors import DeltaSqlError, MalformedActionError
+from deltasql.errors import CommitUnknownError, DeltaSqlError, MalformedActionError
 from deltasql.importer.engine import Engine
 from deltasql.importer.ground import ground_row, ground_window
 from deltasql.importer.plan import ImportPlan
@@ -102,6 +102,8 @@ class Loader:
             for number, segment in enumerate(segments):
                 try:
                     self._segment(plan, row, segment, rows, is_fresh=is_fresh and not number)
+                except CommitUnknownError:
+                    raise  # its versions may be there: a resume finds out
                 except (DeltaSqlError, UniqueViolationError):
                     if len(segment) == 1:
                         raise
