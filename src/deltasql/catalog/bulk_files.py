@@ -77,8 +77,9 @@ class FileLoad:
 
     def close_columns(self, changes: Sequence[tuple[int, Metadata | Protocol]]) -> None:
         """End the index of columns that new metadata no longer asks for."""
-        if self._pairs:
-            close_columns(self.work, [column for column, _ in self._pairs], changes)
+        pairs = self._open_pairs() if changes else ()
+        if pairs:
+            close_columns(self.work, [column for column, _ in pairs], changes)
 
     def _note_added(self, files: pa.Table) -> None:
         if "added_version" not in files.column_names:
@@ -87,7 +88,11 @@ class FileLoad:
         if not added.num_rows:
             return
         self._partitions.update(pc.unique(added["partition_values"]).to_pylist())
+        pairs = self._open_pairs()
+        if pairs:
+            load_index(self.work, bulk_index_rows(added["stats"], added["file_id"], pairs))
+
+    def _open_pairs(self) -> Pairs:
         if self._pairs is None:
             self._pairs = open_pairs(self.work, self.lock.table_id, self.lock.current_version)
-        if self._pairs:
-            load_index(self.work, bulk_index_rows(added["stats"], added["file_id"], self._pairs))
+        return self._pairs

@@ -67,13 +67,14 @@ delete from dl_files where table_key = {table_key} and added_version > :version
 -- name: delete_unfinished_removed_files
 delete from dl_removed_files where table_key = {table_key} and removed_version > :version
 
+-- Newer windows may have added the same file again.
 -- name: find_import_removed
 insert into import_hits
 select
     r.number, f.file_id, r.removed_version, 'remove', r.deletion_timestamp, r.remove_data_change,
     r.extended_file_metadata
 from import_removes r cross join dl_files f
-where f.table_key = {table_key} and f.file_key = r.file_key
+where f.table_key = {table_key} and f.file_key = r.file_key and f.added_version < r.removed_version
 
 -- Files of before the segment that it adds again without a remove.
 -- name: find_import_replaced
