@@ -89,7 +89,7 @@ def test_a_crash_at_any_point_leaves_no_trace(catalog_uri, second_uri, source, m
 @pytest.mark.parametrize("point", ["before-stats-part", "after-stats-filled", "before-import-ends"])
 @pytest.mark.parametrize("cut", [2, 50])
 def test_an_import_that_died_behind_its_index_goes_on_with_a_longer_log(
-    catalog_uri, second_uri, source, monkeypatch, point, cut
+    catalog_uri, second_uri, source, monkeypatch, *, point, cut
 ):
     """Several windows: all files are indexed once more. One: the index that is there goes on."""
     later = {version: (source / commit_key(version)).read_bytes() for version in range(13, 24)}

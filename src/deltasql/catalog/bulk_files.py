@@ -30,12 +30,15 @@ _NO_HITS = pa.table({"number": pa.array([], pa.int64())})
 
 @dataclass(slots=True)
 class FileLoad:
-    """Writes files in one transaction; `numbers` gives them their ids."""
+    """Writes files in one transaction; `numbers` gives them their ids.
+
+    `partitions` collects the combinations of partition values that the files have.
+    """
 
     work: BulkWork
     lock: ImportLock
     numbers: Callable[[BulkWork, int], range]
-    _partitions: set[str] = field(default_factory=set)
+    partitions: set[str] = field(default_factory=set)
     _pairs: Pairs | None = None
 
     def insert(self, live: pa.Table, removed: pa.Table) -> None:
@@ -69,9 +72,9 @@ class FileLoad:
         self.insert(_NO_ADDS, as_tombstones(unknown))
 
     def insert_partitions(self) -> None:
-        """Write the combinations of partition values that the files have."""
-        if self._partitions:
-            texts = pa.table({"partition_values": sorted(self._partitions)})
+        """Write the combinations that were collected."""
+        if self.partitions:
+            texts = pa.table({"partition_values": sorted(self.partitions)})
             self.work.stage("create_import_partitions", texts)
             self.work.run("insert_import_partitions", table_id=self.lock.table_id)
 
@@ -87,7 +90,7 @@ class FileLoad:
         added = files.filter(pc.is_valid(files["added_version"]))
         if not added.num_rows:
             return
-        self._partitions.update(pc.unique(added["partition_values"]).to_pylist())
+        self.partitions.update(pc.unique(added["partition_values"]).to_pylist())
         pairs = self._open_pairs()
         if pairs:
             load_index(self.work, bulk_index_rows(added["stats"], added["file_id"], pairs))

@@ -11,7 +11,6 @@ another marker than its own removes the files that came with it, and whoever set
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from deltasql.catalog.bulk_lock import (
 )
 from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.bulk_versions import VersionLoad
-from deltasql.catalog.database import BulkWork, Database
+from deltasql.catalog.database import BulkWork, Database, Work
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.rows import TableState
 from deltasql.catalog.segment_fold import (
@@ -71,6 +70,7 @@ class BulkLoad:
     database: Database
     table_id: str
     file_ids: IdBlocks
+    run_id: str
 
     def segment(self, segment: Segment, notes: dict[str, Any]) -> None:
         """Write whole versions; `notes` go to the table's `import_metadata`.
@@ -92,14 +92,22 @@ class BulkLoad:
                     self._take(files, segment, step, notes)
         else:
             with closing(read_ahead(folded)) as ahead:
+                partitions: set[str] = set()
                 for step in ahead:
-                    self._window(segment, marker, step, notes)
+                    with self._transaction(segment, marker) as (work, lock):
+                        files = FileLoad(work, lock, self._numbers, partitions)
+                        self._take(files, segment, step, notes)
+                        crash_point("before-import-window")
+                    crash_point("after-import-window")
         crash_point("after-import-segment")
 
     def state_part(self, part: StateFiles, notes: dict[str, Any]) -> None:
         """Write a part of a checkpoint's state; nobody sees it before its version is there."""
         with self.database.bulk() as work:
             lock = lock_import(work, self.table_id, part.version)
+            done = lock.checkpoint_parts if lock.checkpoint == part.checkpoint else 0
+            if lock.segment is not None or done != part.number:
+                raise not_ready_error(lock, part.version)
             files = FileLoad(work, lock, self._numbers)
             files.insert(part.adds, as_tombstones(part.removes))
             files.insert_partitions()
@@ -113,15 +121,6 @@ class BulkLoad:
             crash_point("before-import-part")
         crash_point("after-import-part")
 
-    def _window(self, segment: Segment, marker: str, step: _Step, notes: dict[str, Any]) -> None:
-        with self._transaction(segment, marker) as (work, lock):
-            files = FileLoad(work, lock, self._numbers)
-            self._take(files, segment, step, notes)
-            if not step.is_last:
-                files.insert_partitions()
-            crash_point("before-import-window")
-        crash_point("after-import-window")
-
     def _take(self, files: FileLoad, segment: Segment, step: _Step, notes: dict[str, Any]) -> None:
         """Write the files of a window; with the last one what is not files, too."""
         if step.older is not None:
@@ -129,6 +128,8 @@ class BulkLoad:
         files.insert(step.placed.live, step.placed.removed)
         if step.is_last:
             files.insert_partitions()
+            if files.lock.segment is not None:
+                self._drop_index(files.work)  # of somebody who indexed the versions before
             files.close_columns([one for window in step.windows for one in window.changes])
             versions = VersionLoad(files.work, files.lock, segment.first, segment.last)
             versions.insert(step.windows, notes)
@@ -140,10 +141,8 @@ class BulkLoad:
         with self._transaction(segment, None) as (work, lock):
             if lock.state is not TableState.IMPORTING:
                 return None
-            # of an import that was killed after its index: all files are indexed once more
-            for name in ("purge_stats_num", "purge_stats_text", "purge_stats_columns"):
-                work.run(name, table_id=self.table_id)
-            marker = f"{segment.first}-{segment.last}-{uuid.uuid4()}"
+            self._drop_index(work)
+            marker = f"{self.run_id} {segment.first}-{segment.last}"
             work.run("set_import_segment", table_id=self.table_id, segment=marker)
             crash_point("before-import-marked")
         return marker
@@ -158,11 +157,14 @@ class BulkLoad:
             if marker is not None and lock.segment != marker:
                 raise not_ready_error(lock, segment.first)
             if marker is None and lock.segment is not None:
-                place = {"table_id": self.table_id, "version": lock.current_version}
-                work.run("delete_unfinished_files", **place)
-                work.run("delete_unfinished_removed_files", **place)
+                delete_unfinished(work, self.table_id, lock.current_version)
                 work.run("clear_import_segment", table_id=self.table_id)
             yield work, lock
+
+    def _drop_index(self, work: BulkWork) -> None:
+        """Drop the index of a table nobody sees; all of its files are indexed in the end."""
+        for name in ("purge_stats_num", "purge_stats_text", "purge_stats_columns"):
+            work.run(name, table_id=self.table_id)
 
     def _set_properties(self, work: BulkWork, properties: dict[str, Any]) -> None:
         work.run("set_properties", table_id=self.table_id, properties=dump_values(properties))
@@ -173,6 +175,12 @@ class BulkLoad:
             return self.file_ids.take(count)
         end = work.rows("take_ids", name="file_id", amount=count)[0][0]
         return range(end - count, end)
+
+
+def delete_unfinished(work: BulkWork | Work, table_id: str, version: int) -> None:
+    """Delete the files of versions that are not there: those of a segment that did not end."""
+    work.run("delete_unfinished_files", table_id=table_id, version=version)
+    work.run("delete_unfinished_removed_files", table_id=table_id, version=version)
 
 
 @dataclass(frozen=True, slots=True)

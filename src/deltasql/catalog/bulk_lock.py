@@ -19,7 +19,7 @@ class ImportLock:
     """A table that is being loaded, as the transaction found it.
 
     `segment` is the marker of the segment whose windows are being loaded, or were when their
-    importer ended.
+    importer ended. `checkpoint_parts` parts of the state in `checkpoint` are in.
     """
 
     table_id: str
@@ -31,6 +31,8 @@ class ImportLock:
     properties: dict[str, Any]
     full_name: str
     segment: str | None
+    checkpoint: str | None
+    checkpoint_parts: int
 
     @property
     def next_version(self) -> int:
@@ -55,7 +57,7 @@ def lock_import(work: BulkWork, table_id: str, version: int) -> ImportLock:
             f"The table with the id {table_id} was dropped while it was imported.",
             hint="Another import by force may have begun; see `deltasql tables`.",
         )
-    table_key, current, first, ict, state, properties, namespace, name, segment = rows[0]
+    table_key, current, first, ict, state, properties, namespace, name, *progress = rows[0]
     lock = ImportLock(
         table_id,
         table_key,
@@ -65,7 +67,9 @@ def lock_import(work: BulkWork, table_id: str, version: int) -> ImportLock:
         TableState(state),
         msgspec.json.decode(properties),
         f"{namespace}.{name}" if namespace else name,
-        segment,
+        progress[0],
+        progress[1],
+        int(progress[2] or 0),
     )
     if lock.state not in _LOADING or lock.next_version != version:
         raise not_ready_error(lock, version)

@@ -136,8 +136,8 @@ class VersionLoad:
 def commit_times(versions: pa.Table, before: int) -> list[int]:
     """Return when each version was committed, as Delta's readers tell it.
 
-    A commit's own timestamp counts as it is; else the time of its file, always later than the
-    version before.
+    A commit's own timestamp counts as it is; else the time of its file, always later than all
+    versions before.
     """
     times = []
     for told, modified in zip(
@@ -145,8 +145,9 @@ def commit_times(versions: pa.Table, before: int) -> list[int]:
         versions["modified_at"].to_pylist(),
         strict=True,
     ):
-        before = told if told is not None else max(modified, before + 1)
-        times.append(before)
+        time = told if told is not None else max(modified, before + 1)
+        times.append(time)
+        before = max(before, time)
     return times
 
 

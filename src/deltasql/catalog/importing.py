@@ -6,12 +6,13 @@ a crash stays, and the next run goes on behind it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, field
 from datetime import timedelta
 from threading import Event
 from typing import Any
 
-from deltasql.catalog.bulk_load import BulkLoad, Segment, StateFiles
+from deltasql.catalog.bulk_load import BulkLoad, Segment, StateFiles, delete_unfinished
 from deltasql.catalog.copies import erase_rows
 from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.dropping import PURGE
@@ -44,6 +45,7 @@ class Importing:
 
     database: Database
     file_ids: IdBlocks
+    run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def begin(self, new: NewTable, first_version: int) -> TableRow:
         """Register a table whose oldest version is `first_version`; go on where one was begun.
@@ -51,34 +53,51 @@ class Importing:
         Raises:
             TableExistsError: the name, the place or the id belongs to another table.
         """
-        with self.database.write() as work:
-            rows = work.rows("lock_table", table_id=new.table_id)
-            if rows:
-                return _require_begun(table_row(rows[0]), new, first_version)
-            try:
+        try:
+            with self.database.write() as work:
+                rows = work.rows("lock_table", table_id=new.table_id)
+                if rows:
+                    return _require_begun(table_row(rows[0]), new, first_version)
                 insert_table(work, new, state=TableState.IMPORTING, first_version=first_version)
                 row = table_row(work.rows("lock_table", table_id=new.table_id)[0])
-            except UniqueViolationError as error:
-                raise TableExistsError(
-                    f"The name {new.name} or the location {new.location} is taken.",
-                    hint="Another import has begun meanwhile; see `deltasql tables`.",
-                    table=new.name,
-                ) from error
-            crash_point("before-import-begins")
+                crash_point("before-import-begins")
+        except UniqueViolationError as error:
+            raise TableExistsError(
+                f"The name {new.name} or the location {new.location} is taken.",
+                hint="Another import has begun meanwhile; see `deltasql tables`.",
+                table=new.name,
+            ) from error
         return row
+
+    def settle(self, table_id: str, checkpoint: str | None) -> None:
+        """Delete what an earlier run has left of a segment, or of another checkpoint's state.
+
+        A run that is still at work is refused from then on.
+        """
+        with self.database.write() as work:
+            row = _locked(work, table_id)
+            segment, begun, _ = _progress(work, table_id)
+            is_other = row.current_version < row.first_version and begun not in (None, checkpoint)
+            if segment is not None or is_other:
+                delete_unfinished(work, table_id, row.current_version)
+                work.run("end_import", table_id=table_id)
+            crash_point("before-import-settled")
 
     def segment(self, table_id: str, segment: Segment, notes: dict[str, Any]) -> None:
         """Write whole versions in one transaction, each as its file says."""
-        BulkLoad(self.database, table_id, self.file_ids).segment(segment, notes)
+        self._load(table_id).segment(segment, notes)
 
     def state_part(self, table_id: str, part: StateFiles, notes: dict[str, Any]) -> None:
         """Write a part of the state that the oldest version begins with."""
-        BulkLoad(self.database, table_id, self.file_ids).state_part(part, notes)
+        self._load(table_id).state_part(part, notes)
 
     def parts_done(self, table_id: str, checkpoint: str) -> int:
         """Return how many parts of a checkpoint's state are in."""
-        rows = self.database.rows("import_parts", table_id=table_id, checkpoint=checkpoint)
-        return int(rows[0][0]) if rows else 0
+        _, begun, parts = _progress(self.database, table_id)
+        return parts if begun == checkpoint else 0
+
+    def _load(self, table_id: str) -> BulkLoad:
+        return BulkLoad(self.database, table_id, self.file_ids, self.run_id)
 
     def finish(self, table_id: str, state: TableState, swap: Swap | None = None) -> TableRow:
         """Let the table be seen, in the place of another one if so: all of its log is in the book.
@@ -95,6 +114,9 @@ class Importing:
                     f"The log at {row.location} has no {missing}.",
                     hint="The first version brings both; restore it from a backup.",
                 )
+            if _progress(work, table_id)[0] is not None:
+                # another run had begun with later versions; it is refused from now on
+                delete_unfinished(work, table_id, row.current_version)
             # a commit that was gone when we came cannot be asked for
             work.run("skip_lost_commit", table_id=table_id)
             # nor can one whose version SQL has dropped
@@ -160,6 +182,23 @@ class Importing:
                 raise TableStateError(f"Table {row.full_name} is {row.state}, not importing.")
             erase_rows(work, table_id)
             crash_point("before-import-erased")
+
+    def give_up(self, table_id: str) -> None:
+        """Forget an import without a version, unless another run is at work on it."""
+        with self.database.write() as work:
+            row = _locked(work, table_id)
+            segment = _progress(work, table_id)[0]
+            is_ours = segment is None or segment.startswith(self.run_id)
+            is_empty = row.current_version < row.first_version
+            if row.state is TableState.IMPORTING and is_empty and is_ours:
+                erase_rows(work, table_id)
+            crash_point("before-import-given-up")
+
+
+def _progress(read: Database | Work, table_id: str) -> tuple[str | None, str | None, int]:
+    """Return the segment and the checkpoint that are being loaded, and how many parts are in."""
+    rows = read.rows("import_progress", table_id=table_id)
+    return rows[0] if rows else (None, None, 0)
 
 
 def _swap(work: Work, table_id: str, swap: Swap) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from deltasql.catalog.ahead import read_ahead
 from deltasql.catalog.database import BulkWork, Database, Work
 from deltasql.catalog.definitions import load_definition, open_columns, pair_leaves
-from deltasql.catalog.rows import TableState, table_row
+from deltasql.catalog.rows import TableRow, TableState, table_row
 from deltasql.catalog.stats_bulk import BulkRows, bulk_index_rows
 from deltasql.catalog.stats_index import (
     NEVER,
@@ -39,7 +39,6 @@ _TRIES = 3
 _LIVE = pa.schema([("file_id", pa.int64()), ("stats", pa.string())])
 # Only while nobody commits by rules that were read before the index was there.
 _STILL = (TableState.IMPORTING, TableState.READ_ONLY)
-_DROP = ("drop_filling_num", "drop_filling_text", "drop_filling_columns")
 
 
 @dataclass(slots=True)
@@ -59,57 +58,78 @@ class StatsFill:
             version, pairs = self._begin(table_id)
             if not pairs:
                 return 0
-            count = self._fill(table_id, pairs)
+            count = self._fill(table_id, version, pairs)
             if self.stop.is_set():
                 return 0
             crash_point("after-stats-filled")
-            if self._end(table_id, version):
+            if self._end(table_id, version, pairs):
                 return count
         return 0
 
     def _begin(self, table_id: str) -> tuple[int, Pairs]:
         with self.database.write() as work:
             row = table_row(work.rows("lock_table", table_id=table_id)[0])
-            self._drop(work, table_id)
-            has_index = any(c.until_version is None for c in load_columns(work, table_id))
-            if has_index or row.state not in _STILL:
+            columns = load_columns(work, table_id)
+            for column in columns:
+                if column.is_filling:
+                    _drop(work, column)
+            has_index = any(c.until_version is None and not c.is_filling for c in columns)
+            if has_index or not _is_still(work, row):
                 return row.current_version, ()
             metadata = load_definition(work, table_id, row.current_version).metadata
             opened = open_columns(work, table_id, NEVER, usable_columns(metadata))
             crash_point("before-stats-begun")
             return row.current_version, pair_leaves(opened, metadata)
 
-    def _fill(self, table_id: str, pairs: Pairs) -> int:
+    def _fill(self, table_id: str, version: int, pairs: Pairs) -> int:
         count = 0
         text = self.database.queries.text("live_stats")
-        batches = self.database.arrow_batches(text, {"table_id": table_id}, _LIVE)
+        place = {"table_id": table_id, "version": version}
         found = (
             (files.num_rows, bulk_index_rows(files["stats"], files["file_id"], pairs))
-            for files in _portions(batches)
+            for files in _portions(self.database.arrow_batches(text, place, _LIVE))
         )
         with closing(read_ahead(found)) as ahead:
             for files, rows in ahead:
-                if self.stop.is_set():
-                    break
                 with self.database.bulk() as work:
+                    if self.stop.is_set() or not _are_filling(work, table_id, pairs):
+                        break
                     load_index(work, rows)
                     crash_point("before-stats-part")
                 count += files
         return count
 
-    def _end(self, table_id: str, version: int) -> bool:
+    def _end(self, table_id: str, version: int, pairs: Pairs) -> bool:
+        """Let the columns count, unless versions came or somebody else has begun anew."""
         with self.database.write() as work:
             row = table_row(work.rows("lock_table", table_id=table_id)[0])
-            if row.current_version != version or row.state not in _STILL:
-                self._drop(work, table_id)
-                return False
-            work.run("end_filling", table_id=table_id, version=version, never=NEVER)
+            is_whole = row.current_version == version and _is_still(work, row)
+            is_whole = is_whole and _are_filling(work, table_id, pairs)
+            for column, _ in pairs:
+                if is_whole:
+                    work.run("end_filling", stats_key=column.stats_key, version=version)
+                else:
+                    _drop(work, column)
             crash_point("before-stats-ended")
-        return True
+        return is_whole
 
-    def _drop(self, work: Work, table_id: str) -> None:
-        for name in _DROP:
-            work.run(name, table_id=table_id, never=NEVER)
+
+def _is_still(work: Work, row: TableRow) -> bool:
+    """Tell whether nobody brings files that the index would miss."""
+    progress = work.rows("import_progress", table_id=row.table_id)
+    is_loading = bool(progress) and progress[0][0] is not None
+    return row.state in _STILL and not is_loading
+
+
+def _are_filling(work: BulkWork | Work, table_id: str, pairs: Pairs) -> bool:
+    columns = read_columns(work.rows("stats_columns", table_id=table_id))
+    filling = {column.stats_key for column in columns if column.is_filling}
+    return filling >= {column.stats_key for column, _ in pairs}
+
+
+def _drop(work: Work, column: StatsColumn) -> None:
+    for name in ("drop_column_num", "drop_column_text", "drop_column"):
+        work.run(name, stats_key=column.stats_key)
 
 
 def _portions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

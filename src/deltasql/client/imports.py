@@ -254,9 +254,7 @@ class TableImport:
 
     def _give_up(self, importing: Importing, row: TableRow) -> None:
         """Leave nothing of an import that has no whole version."""
-        now = self.session.book.table_by_id(row.table_id)
-        if now.state is TableState.IMPORTING and now.current_version < now.first_version:
-            importing.erase(row.table_id)
+        importing.give_up(row.table_id)
 
     def _drop_history(self, loader: Loader, plan: ImportPlan, row: TableRow) -> TableRow:
         """Drop the versions that were read only for the state that they lead to."""

@@ -15,7 +15,7 @@ from deltasql.catalog.database import UniqueViolationError
 from deltasql.catalog.importing import Importing
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.segment_fold import ascending
-from deltasql.errors import CommitUnknownError, DeltaSqlError, MalformedActionError
+from deltasql.errors import MalformedActionError, UnsupportedFeatureError
 from deltasql.importer.engine import Engine
 from deltasql.importer.ground import ground_row, ground_window
 from deltasql.importer.plan import ImportPlan
@@ -33,6 +33,9 @@ from deltasql.importer.witness import Witness
 from deltasql.log.checkpoint_rows import checkpoint_parts
 from deltasql.protocol.actions import Metadata, Protocol
 from deltasql.storage.port import ObjectStore
+
+# What a whole segment may fail by, and most of its windows do not.
+_ONE_BY_ONE = (MalformedActionError, UnsupportedFeatureError, UniqueViolationError)
 
 
 class GroundError(MalformedActionError):
@@ -58,6 +61,7 @@ class Loader:
             MalformedActionError, UnsupportedFeatureError: the log cannot be understood; what came
                 before is in.
         """
+        self.importing.settle(row.table_id, _name(plan) or None)
         done = row.current_version
         is_fresh = done < row.first_version
         if is_fresh and plan.base is not None:
@@ -102,9 +106,7 @@ class Loader:
             for number, segment in enumerate(segments):
                 try:
                     self._segment(plan, row, segment, rows, is_fresh=is_fresh and not number)
-                except CommitUnknownError:
-                    raise  # its versions may be there: a resume finds out
-                except (DeltaSqlError, UniqueViolationError):
+                except _ONE_BY_ONE:
                     if len(segment) == 1:
                         raise
                     return number

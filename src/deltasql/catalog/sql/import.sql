@@ -25,7 +25,7 @@ create temp table import_tokens (commit_id text {bytewise}) {on_commit_drop}
 -- name: import_lock
 select
     t.table_key, t.current_version, t.first_version, t.last_ict, t.state, t.properties, t.namespace,
-    t.name, i.segment
+    t.name, i.segment, i.checkpoint, i.checkpoint_parts
 from dl_tables t left join dl_imports i on i.table_id = t.table_id
 where t.table_id = cast(:table_id as {uuid}) {for_no_key_update_of_t}
 
@@ -43,9 +43,9 @@ values (cast(:table_id as {uuid}), :checkpoint, :parts)
 on conflict (table_id) do update set
     checkpoint = excluded.checkpoint, checkpoint_parts = excluded.checkpoint_parts
 
--- name: import_parts
-select checkpoint_parts from dl_imports
-where table_id = cast(:table_id as {uuid}) and checkpoint = :checkpoint
+-- name: import_progress
+select segment, checkpoint, checkpoint_parts from dl_imports
+where table_id = cast(:table_id as {uuid})
 
 -- name: set_import_claim
 insert into dl_imports (table_id, claim_version, claim)
@@ -181,27 +181,20 @@ where table_key = {table_key} and removed_version > :since
 -- Statistics of a megabyte bound nothing that is worth their room: such a file is unbounded.
 -- name: live_stats
 select file_id, case when octet_length(stats) <= 1000000 then stats end as stats
-from dl_files where table_key = {table_key} order by file_id
+from dl_files where table_key = {table_key} and added_version <= :version order by file_id
 
--- name: drop_filling_num
-delete from dl_stats_num where stats_key in (
-    select c.stats_key from dl_stats_columns c
-    where c.table_key = {table_key} and c.since_version = cast(:never as bigint)
-)
+-- name: drop_column_num
+delete from dl_stats_num where stats_key = :stats_key
 
--- name: drop_filling_text
-delete from dl_stats_text where stats_key in (
-    select c.stats_key from dl_stats_columns c
-    where c.table_key = {table_key} and c.since_version = cast(:never as bigint)
-)
+-- name: drop_column_text
+delete from dl_stats_text where stats_key = :stats_key
 
--- name: drop_filling_columns
-delete from dl_stats_columns
-where table_key = {table_key} and since_version = cast(:never as bigint)
+-- name: drop_column
+delete from dl_stats_columns where stats_key = :stats_key
 
 -- name: end_filling
 update dl_stats_columns set since_version = cast(:version as bigint), is_whole = {true}
-where table_key = {table_key} and since_version = cast(:never as bigint)
+where stats_key = :stats_key
 
 -- name: skip_lost_commit
 update dl_tables set log_floor = first_version + 1
