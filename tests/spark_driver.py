@@ -33,6 +33,7 @@ class Call:
     conf: dict[str, str] = field(default_factory=dict)
     storage: dict[str, str] = field(default_factory=dict)
     fault: tuple[str, str] | None = None
+    segment_bytes: int = tasks.SEGMENT_BYTES
 
     def start(self, **env: str) -> subprocess.Popen[str]:
         """Begin, and come back when Spark is there."""
@@ -43,7 +44,7 @@ class Call:
 
     def run(self) -> dict[str, Any]:
         """Import and tell how it went."""
-        tasks.TASK_VERSIONS = CUT
+        tasks.TASK_VERSIONS, tasks.SEGMENT_BYTES = CUT, self.segment_bytes
         with deltasql.connect(self.uri, storage_options=self.storage) as catalog:
             catalog.create_if_missing()
             session = catalog._session

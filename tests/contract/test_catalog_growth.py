@@ -39,7 +39,7 @@ def server(table):
     database = table._session.book.database
     if database.dialect.name == "sqlite":
         pytest.skip("SQLite has one plan for every size")
-    with psycopg.connect(database.conninfo().reveal(), autocommit=True) as connection:
+    with psycopg.connect(database._conninfo, autocommit=True) as connection:
         connection.execute(f"set search_path to {database.schema}")
         connection.execute("set plan_cache_mode to force_generic_plan")  # as deltasql does
         yield connection

@@ -131,7 +131,9 @@ def test_a_driver_killed_in_any_phase(uri, source, engine, stop, tmp_path):
         truncated(source, 9)
     point, turn = stop
     env = {"DELTASQL_TESTING": "1", "DELTASQL_CRASH_AT": f"{point}:{turn}"}
-    driver = Call(uri, str(source)).start(**env)
+    # several segments, so that more than one ends
+    cut = {"segment_bytes": 1} if "segment" in point else {}
+    driver = Call(uri, str(source), **cut).start(**env)
     jvm = jvm_of(driver)
     _, errors = driver.communicate(timeout=120)
     assert driver.returncode == -signal.SIGKILL, errors
@@ -210,7 +212,7 @@ def test_a_task_that_is_larger_than_the_result_size_names_the_setting(tmp_path, 
     out, errors = driver.communicate(timeout=120)
     assert driver.returncode == 1, errors
     message = json.loads(out.splitlines()[-1])["message"]
-    assert message.startswith("The rows of versions 0 to 2 take ")
+    assert message.startswith("The rows of versions 33 to 35 take ")
     assert "spark.driver.maxResultSize lets a task return 3776" in message
     go_on(uri, source, engine)
     assert rows_of(uri) == local_rows(tmp_path, source)

@@ -313,8 +313,10 @@ def append_interrupted(uri: str, table: str, seed: str, count: str) -> None:
         for number in range(int(count)):
             token = f"i-{number}"
             try:
+                started = time.monotonic()
                 signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.006))
-                while True:
+                # Python drops an interrupt that comes inside of a __del__
+                while time.monotonic() < started + 1.0:
                     acknowledged[token] = orders.commit([an_add(token)], commit_id=token)
                     assert orders.version >= acknowledged[token]
                     orders.snapshot().files(["path"])

@@ -192,7 +192,7 @@ class Importing:
             is_empty = row.current_version < row.first_version
             if row.state is TableState.IMPORTING and is_empty and is_ours:
                 erase_rows(work, table_id)
-            crash_point("before-import-given-up")
+                crash_point("before-import-erased")
 
 
 def _progress(read: Database | Work, table_id: str) -> tuple[str | None, str | None, int]:
