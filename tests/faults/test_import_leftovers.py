@@ -149,3 +149,22 @@ def test_times_of_commits_do_not_depend_on_cuts(catalog_uri, second_uri, tmp_pat
             return book_rows(catalog, row.table_id)["dl_table_versions"], row.last_ict
 
     assert times(catalog_uri, [5]) == times(second_uri, [3, 2])
+
+
+@pytest.mark.usefixtures("kills")
+def test_a_run_that_dies_while_it_removes_them_leaves_them_to_the_next(
+    catalog_uri, second_uri, tmp_path, monkeypatch
+):
+    root = write_log(tmp_path / "t", [[add(f"f{v}", v)] for v in range(6)])
+    with deltasql.connect(second_uri) as whole:
+        expected = book_rows(whole, do_import(whole, root).row.table_id)
+    killed_in_second_segment(catalog_uri, root, monkeypatch)
+    with (
+        deltasql.connect(catalog_uri) as catalog,
+        hooked(stop_at("before-import-settled", 1)),
+        pytest.raises(KillError),
+    ):
+        do_import(catalog, root, resume=True)
+    with deltasql.connect(catalog_uri) as catalog:
+        done = do_import(catalog, root, resume=True)
+        assert differing(book_rows(catalog, done.row.table_id), expected) == set()
