@@ -11,6 +11,9 @@ from builders import a_table, some
 from deltasql.catalog.queries import load_queries
 
 pytestmark = pytest.mark.req("R95")
+# SQLite has one plan for every size; PostgreSQL plans by sizes.
+ON_SQLITE = pytest.mark.parametrize("catalog_uri", ["sqlite"], indirect=True)
+ON_POSTGRES = pytest.mark.parametrize("catalog_uri", ["postgres"], indirect=True)
 TABLES, VERSIONS, FILES = 1_500, 8, 20_000
 # They have a row for each file, version or partition of every table.
 BIG = re.compile(r"dl_(files|removed_files|partitions|stats_\w+|table_versions|mirror_status)")
@@ -37,8 +40,6 @@ def table(catalog_uri, tmp_path):
 def server(table):
     """A connection to a PostgreSQL that holds the table and many others beside it."""
     database = table._session.book.database
-    if database.dialect.name == "sqlite":
-        pytest.skip("SQLite has one plan for every size")
     with psycopg.connect(database._conninfo, autocommit=True) as connection:
         connection.execute(f"set search_path to {database.schema}")
         connection.execute("set plan_cache_mode to force_generic_plan")  # as deltasql does
@@ -64,20 +65,18 @@ def is_statement(name, text):
     return "import" not in name and re.match(r"(select|insert|update|delete|with)\b", text)
 
 
+@ON_SQLITE
 def test_no_statement_of_sqlite_walks_over_the_rows_of_all_tables(table):
     database = table._session.book.database
-    if database.dialect.name != "sqlite":
-        pytest.skip("PostgreSQL plans by sizes: see below")
     names = [name for name, text in load_queries("sqlite").items() if is_statement(name, text)]
     for name in some(names):
         big = {table for table in walked(database, name) if BIG.fullmatch(table)}
         assert big == OF_ALL_TABLES.get(name, set()), name
 
 
+@ON_SQLITE
 def test_what_speaks_of_a_removed_file_later_is_found_by_its_key(table):
     database = table._session.book.database
-    if database.dialect.name != "sqlite":
-        pytest.skip("PostgreSQL plans by sizes")
     text = database.queries.get("tombstones_at", columns="f.path").text
     with database.read() as work:
         rows = work.connection.rows(f"explain query plan {text}", b"{}")
@@ -125,6 +124,7 @@ def explained(connection, table, name):
     return list(nodes((json.loads(found) if isinstance(found, str) else found)[0]["Plan"]))
 
 
+@ON_POSTGRES
 @pytest.mark.parametrize("name", ["behind_tables", "count_missing_mirror_rows"])
 def test_the_mirror_looks_at_the_versions_of_tables_that_are_behind(table, server, name):
     add_tables(server)
@@ -136,6 +136,7 @@ def test_the_mirror_looks_at_the_versions_of_tables_that_are_behind(table, serve
     assert 0 < read <= 50  # of 12,000 versions
 
 
+@ON_POSTGRES
 def test_files_of_other_tables_are_known_to_be_few(table, server):
     """Or the planner reads all files of the catalog for the few that an index names."""
     server.execute(

@@ -55,7 +55,7 @@ REMOVE_SCHEMA = pa.schema(
         ("extended_file_metadata", _BOOL),
     ]
 )
-# `modified_at`: the time of the commit file itself, which counts where a commit tells none.
+# `modified_at`: the time of the commit file itself, which counts if the commit has none of its own.
 VERSION_SCHEMA = pa.schema(
     [
         ("version", _LONG),

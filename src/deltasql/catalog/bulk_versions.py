@@ -73,8 +73,8 @@ class VersionLoad:
             taken = {token for (token,) in found}
         tokens = []
         columns = (rows[name].to_pylist() for name in ("version", "commit_id", "digest"))
-        for version, told, digest in zip(*columns, strict=True):
-            token = f"import-{version}-{digest[:16]}" if told in taken else told
+        for version, commit_id, digest in zip(*columns, strict=True):
+            token = f"import-{version}-{digest[:16]}" if commit_id in taken else commit_id
             taken.add(token)
             tokens.append(token)
         return tokens
@@ -140,12 +140,12 @@ def commit_times(versions: pa.Table, before: int) -> list[int]:
     versions before.
     """
     times = []
-    for told, modified in zip(
+    for own_time, modified in zip(
         versions["in_commit_timestamp"].to_pylist(),
         versions["modified_at"].to_pylist(),
         strict=True,
     ):
-        time = told if told is not None else max(modified, before + 1)
+        time = own_time if own_time is not None else max(modified, before + 1)
         times.append(time)
         before = max(before, time)
     return times

@@ -104,7 +104,7 @@ class Importing:
 
         Raises:
             TableStateError: the table that it replaces has commits that are not in its log.
-            MalformedActionError: the log has told no protocol or no metadata.
+            MalformedActionError: the log has no protocol or no metadata.
         """
         with self.database.write() as work:
             row = _locked(work, table_id)

@@ -165,8 +165,8 @@ def open_pairs(work: BulkWork, table_id: str, version: int) -> Pairs:
     ]
     if not columns:
         return ()
-    told = work.rows("metadata_at", table_id=table_id, version=version)[0]
-    metadata = decode_commit(str(told[1]).encode(), version=int(told[0]), lenient=True)[0]
+    found, action = work.rows("metadata_at", table_id=table_id, version=version)[0]
+    metadata = decode_commit(str(action).encode(), version=int(found), lenient=True)[0]
     assert isinstance(metadata, Metadata)  # noqa: S101 (the query gives nothing else)
     return pair_leaves(columns, metadata)
 

@@ -72,9 +72,7 @@ class Loader:
             except MalformedActionError as error:
                 raise GroundError(error.message, version=plan.first) from error
             except UniqueViolationError as error:
-                raise GroundError(
-                    "it tells of a file or a txn twice.", version=plan.first
-                ) from error
+                raise GroundError("it names a file or a txn twice.", version=plan.first) from error
             done, is_fresh = plan.first, False
         left = plan.commits.between(done + 1, plan.head)
         if left:
@@ -122,21 +120,21 @@ class Loader:
         is_fresh: bool,
     ) -> None:
         first, last = segment[0].files[0].version, segment[-1].files[-1].version
-        heard: list[VersionWindow] = []
+        loaded: list[VersionWindow] = []
 
         def windows() -> Iterator[VersionWindow]:
             for window in islice(rows, len(segment)):
                 assert isinstance(window, VersionWindow)  # noqa: S101 (of a commit task)
                 if is_fresh and window.first == first:
                     _require_beginning(window, plan)
-                heard.append(window.without_rows())
+                loaded.append(window.without_rows())
                 yield window
-                if len(heard) < len(segment):
-                    self.tell("Importing version", plan, first + sum(map(len, heard)) - 1)
+                if len(loaded) < len(segment):
+                    self.tell("Importing version", plan, first + sum(map(len, loaded)) - 1)
 
         whole = Segment(first, last, len(segment), windows())
         self.importing.segment(row.table_id, whole, self._notes())
-        for window in ascending(heard):
+        for window in ascending(loaded):
             self.witness.take(window)
             self.counts = self.counts.plus(window)
         self.tell("Importing version", plan, last)

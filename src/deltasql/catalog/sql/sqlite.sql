@@ -249,3 +249,15 @@ select 1 from dl_tables where table_id = :table_id
 
 -- name: database_size
 select count.page_count * size.page_size from pragma_page_count() count, pragma_page_size() size
+
+-- name: behind_tables
+select
+    t.table_id, case when t.namespace = '' then t.name else t.namespace || '.' || t.name end,
+    t.location, t.mirrored_through, t.current_version, v.committed_at, s.status, s.retry_count,
+    s.last_attempt_at, s.next_attempt_at, s.error_message, t.properties, t.state,
+    t.mirror_paused
+from dl_tables t
+left join dl_table_versions v on v.table_id = t.table_id and v.version = t.mirrored_through + 1
+left join dl_mirror_status s on s.table_id = t.table_id and s.version = t.mirrored_through + 1
+where t.mirrored_through < t.current_version and t.state in ('active', 'detached', 'conflict')
+order by v.committed_at

@@ -497,7 +497,7 @@ comment on column dl_tables.mirrored_through is
 comment on column dl_tables.log_floor is
     'The oldest commit that the log still has.';
 comment on column dl_tables.properties is
-    'What deltasql notes about the table, as JSON; import_metadata tells of its import.';
+    'What deltasql records about the table, as JSON; import_metadata is about its import.';
 comment on column dl_tables.is_vacuuming is
     'Whether objects of the table are marked in dl_vacuum_marks; commits look there then.';
 comment on column dl_tables.epoch is
@@ -579,7 +579,7 @@ comment on column dl_payload_chunks.chunk is
 comment on column dl_payload_chunks.payload is
     'The piece.';
 comment on table dl_files is
-    'The live files, as the add action of each tells it.';
+    'The live files, with the fields of their add actions.';
 comment on column dl_files.file_id is
     'The number of the file in this catalog.';
 comment on column dl_files.table_key is
@@ -839,7 +839,7 @@ comment on column dl_leases.purpose is
 comment on column dl_leases.holder is
     'The process that has it.';
 comment on column dl_leases.fencing is
-    'Grows each time the lease is taken, so that a former holder is told apart.';
+    'Grows each time the lease is taken, so that a former holder is recognised.';
 comment on column dl_leases.started_at is
     'When a write in flight began: what was written since is no orphan.';
 comment on column dl_leases.expires_at is
