@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from builders import a_remove, an_add
-from deltasql.catalog.later_words import AN_ADD, Keys, LaterWords, keys_of
+from deltasql.catalog.later_actions import AN_ADD, Keys, LaterActions, keys_of
 from deltasql.catalog.segment_fold import SegmentFold
 from deltasql.importer.commit_files import CommitFile
 from deltasql.importer.parse import WindowReader
@@ -91,7 +91,7 @@ def test_keys_that_begin_alike_are_told_apart():
     def key(last: int) -> bytes:
         return b"\x01" * 8 + last.to_bytes(8, "big")
 
-    words = LaterWords()
+    words = LaterActions()
     for last in (5, 3, 9):
         keys = keys_of(pa.chunked_array([pa.array([key(last)], pa.binary(16))]))
         words.put(keys, pa.array([last]).to_numpy().copy(), pa.array([AN_ADD]).to_numpy().copy())

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltasql.catalog.bulk_rows import HASH, REMOVE_SCHEMA, VersionWindow
-from deltasql.catalog.later_words import AN_ADD, NONE, Keys, LaterWords, Numbers, keys_of
+from deltasql.catalog.later_actions import AN_ADD, NONE, Keys, LaterActions, Numbers, keys_of
 
 _OF_REMOVE = ["deletion_timestamp", "remove_data_change", "extended_file_metadata"]
 _OLDER_ADDS = pa.schema([("file_key", HASH), ("version", pa.int64())])
@@ -46,7 +46,7 @@ class OlderEnds:
 class SegmentFold:
     """Takes the windows of one segment, the newest first."""
 
-    _later: LaterWords = field(default_factory=LaterWords)
+    _later: LaterActions = field(default_factory=LaterActions)
     _removes: list[pa.Table] = field(default_factory=list)
     _used: list[Numbers] = field(default_factory=list)
     _count: int = 0
@@ -54,8 +54,8 @@ class SegmentFold:
     def take(self, window: VersionWindow) -> PlacedFiles:
         """Return the files of the next older window, each where it belongs."""
         adds, removes = window.adds.combine_chunks(), window.removes.combine_chunks()
-        words = _Words.of(adds, removes)
-        versions, ends = self._ends(words, removes.num_rows)
+        actions = _WindowActions.of(adds, removes)
+        versions, ends = self._ends(actions, removes.num_rows)
         is_removed = versions != NONE
         said = [one.select(_OF_REMOVE) for one in (removes, *self._removes)]
         ended = ends[is_removed]
@@ -66,8 +66,8 @@ class SegmentFold:
         removed = removed.append_column("removal", pa.array(how, pa.string()))
         for name in _OF_REMOVE:
             removed = removed.append_column(name, of_remove[name])
-        tombstones = as_tombstones(removes.filter(pa.array(words.follows_remove)))
-        self._note(words, removes)
+        tombstones = as_tombstones(removes.filter(pa.array(actions.follows_remove)))
+        self._note(actions, removes)
         return PlacedFiles(
             adds.filter(pa.array(~is_removed)),
             pa.concat_tables([removed, tombstones], promote_options="default"),
@@ -90,42 +90,43 @@ class SegmentFold:
             pa.table([keys, pa.array(versions)], schema=_OLDER_ADDS),
         )
 
-    def _ends(self, words: _Words, removes: int) -> tuple[Numbers, Numbers]:
+    def _ends(self, actions: _WindowActions, removes: int) -> tuple[Numbers, Numbers]:
         """Return for each add the version that ends it, or NONE, and by which remove.
 
         Removes are numbered from the window's own on, then those of newer windows; AN_ADD stands
         for an add that replaces the file.
         """
-        after = words.after[removes:]
+        after = actions.after[removes:]
         versions, ends = np.full(len(after), NONE), np.full(len(after), AN_ADD)
         is_inside = after != NONE
         by = after[is_inside]
-        versions[is_inside] = words.versions[by]
+        versions[is_inside] = actions.versions[by]
         ends[is_inside] = np.where(by < removes, by, AN_ADD)
-        places = self._later.find(words.keys.at(np.arange(removes, len(words.keys))[~is_inside]))
+        open_adds = np.flatnonzero(~is_inside)
+        places = self._later.find(actions.keys.at(open_adds + removes))
         is_found = places != NONE
-        at = np.flatnonzero(~is_inside)[is_found]
+        at = open_adds[is_found]
         numbers = self._later.numbers[places[is_found]]
         versions[at] = self._later.versions[places[is_found]]
         ends[at] = np.where(numbers == AN_ADD, AN_ADD, numbers + removes)
         self._used.append(numbers[numbers != AN_ADD])
         return versions, ends
 
-    def _note(self, words: _Words, removes: pa.Table) -> None:
-        """Remember the first word on every file, for the windows before."""
-        is_first = words.before == NONE
-        is_open = is_first[: removes.num_rows]
-        if is_open.any():
-            self._removes.append(removes.filter(pa.array(is_open)))
-        numbers = np.full(len(words.keys), AN_ADD)
-        count = int(is_open.sum())
-        numbers[: removes.num_rows][is_open] = np.arange(self._count, self._count + count)
+    def _note(self, actions: _WindowActions, removes: pa.Table) -> None:
+        """Remember the first action on every file, for the windows before."""
+        is_first = actions.before == NONE
+        open_adds = is_first[: removes.num_rows]
+        if open_adds.any():
+            self._removes.append(removes.filter(pa.array(open_adds)))
+        numbers = np.full(len(actions.keys), AN_ADD)
+        count = int(open_adds.sum())
+        numbers[: removes.num_rows][open_adds] = np.arange(self._count, self._count + count)
         self._count += count
-        self._later.put(words.keys.at(is_first), words.versions[is_first], numbers[is_first])
+        self._later.put(actions.keys.at(is_first), actions.versions[is_first], numbers[is_first])
 
 
 @dataclass(frozen=True, slots=True)
-class _Words:
+class _WindowActions:
     """The file actions of a window, removes first, each with its neighbours on the same file."""
 
     keys: Keys
@@ -135,7 +136,7 @@ class _Words:
     follows_remove: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, adds: pa.Table, removes: pa.Table) -> _Words:
+    def of(cls, adds: pa.Table, removes: pa.Table) -> _WindowActions:
         keys = keys_of(removes["file_key"]).plus(keys_of(adds["file_key"]))
         versions = np.concatenate(
             [removes["removed_version"].to_numpy(), adds["added_version"].to_numpy()]

@@ -1,6 +1,6 @@
-"""Pure: for a log that is read backwards, the next word on every file.
+"""Pure: for a log that is read backwards, the next action on every file.
 
-A word is a remove, or an add without a remove before it. Files are known by their 16-byte keys,
+It is a remove, or an add without a remove before it. Files are known by their 16-byte keys,
 here as two numbers each, sorted by the first.
 """
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 Numbers: TypeAlias = npt.NDArray[np.int64]
 Halves: TypeAlias = npt.NDArray[np.uint64]
 
-# In place of the number of a remove: the word is an add.
+# In place of the number of a remove: the action is an add.
 AN_ADD = -1
 NONE = -1
 
@@ -58,10 +58,10 @@ def keys_of(column: pa.ChunkedArray) -> Keys:
 
 
 @dataclass(slots=True)
-class LaterWords:
-    """The first word on every file in the versions that were read so far.
+class LaterActions:
+    """The first action on every file in the versions that were read so far.
 
-    `versions` tells when a word was said, `numbers` which remove it was, or AN_ADD.
+    `versions` are those of the actions, `numbers` say which remove each is, or AN_ADD.
     """
 
     keys: Keys = field(default_factory=lambda: Keys(np.zeros(0, np.uint64), np.zeros(0, np.uint64)))
@@ -69,7 +69,7 @@ class LaterWords:
     numbers: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def find(self, keys: Keys) -> npt.NDArray[np.intp]:
-        """Return the place of the next word on each file; -1 where there is none."""
+        """Return the place of the next action on each file; -1 where there is none."""
         found = np.full(len(keys), NONE, dtype=np.intp)
         # in order: looking up sorted keys takes a fraction of the time
         asked = np.argsort(keys.first)
@@ -86,7 +86,7 @@ class LaterWords:
         return found
 
     def put(self, keys: Keys, versions: Numbers, numbers: Numbers) -> None:
-        """Take the first words of versions before all that were read so far."""
+        """Take the first actions of versions before all that were read so far."""
         places = self.find(keys)
         known = places != NONE
         self.versions[places[known]] = versions[known]
