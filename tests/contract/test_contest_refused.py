@@ -8,7 +8,7 @@ import pytest
 import deltasql
 from builders import NO_MIRROR, a_remove, a_table, an_add, rows
 from contests import BLIND, check_settled, commit_unseen, contest, refused, state_of
-from deltasql.catalog.adopt import FoundCommit
+from deltasql.catalog.found_commit import FoundCommit
 from deltasql.catalog.leases import Leases
 from deltasql.catalog.recommit import recommit_token
 from deltasql.catalog.vacuum_book import VacuumBatch, VacuumBook

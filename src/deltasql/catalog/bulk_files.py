@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 from deltasql.catalog.bulk_lock import ImportLock
 from deltasql.catalog.bulk_rows import ADD_SCHEMA
 from deltasql.catalog.database import BulkWork
+from deltasql.catalog.definitions import change_indexed_columns
 from deltasql.catalog.segment_fold import OlderEnds, as_tombstones
 from deltasql.catalog.stats_bulk import bulk_index_rows
 from deltasql.catalog.stats_fill import Pairs, close_columns, load_index, open_pairs
+from deltasql.catalog.stats_index import usable_columns
 from deltasql.protocol.actions import Metadata, Protocol
 
 _NO_ADDS = ADD_SCHEMA.empty_table()
@@ -77,6 +79,20 @@ class FileLoad:
             texts = pa.table({"partition_values": sorted(self.partitions)})
             self.work.stage("create_import_partitions", texts)
             self.work.run("insert_import_partitions", table_id=self.lock.table_id)
+
+    def empty_partitions(self, version: int) -> None:
+        """Note which combinations have no file any more: filters pass over them."""
+        place = {"table_id": self.lock.table_id, "version": version}
+        if self.work.rows("empty_loaded_partitions", **place):
+            self.work.run("note_emptied_partitions", **place)
+
+    def change_columns(self, changes: Sequence[tuple[int, Metadata | Protocol]]) -> None:
+        """Index the columns that the metadata of one version asks for, from this version on."""
+        for version, change in changes:
+            if isinstance(change, Metadata):
+                wanted = usable_columns(change)
+                place = (self.work, self.lock.table_id, version)
+                self._pairs = change_indexed_columns(*place, change, wanted)
 
     def close_columns(self, changes: Sequence[tuple[int, Metadata | Protocol]]) -> None:
         """End the index of columns that new metadata no longer asks for."""

@@ -21,7 +21,11 @@ import pyarrow as pa
 from deltasql.catalog.ahead import read_ahead
 from deltasql.catalog.bulk_files import FileLoad
 from deltasql.catalog.bulk_lock import (
+    ADOPTED,
+    CLAIMED,
+    IMPORTED,
     ImportLock,
+    LoadTerms,
     lock_import,
     not_ready_error,
     noted,
@@ -30,7 +34,7 @@ from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.bulk_versions import VersionLoad
 from deltasql.catalog.database import BulkWork, Database, Work
 from deltasql.catalog.ids import IdBlocks
-from deltasql.catalog.rows import TableState
+from deltasql.catalog.rows import TableRow, TableState, table_row
 from deltasql.catalog.segment_fold import (
     OlderEnds,
     PlacedFiles,
@@ -38,6 +42,7 @@ from deltasql.catalog.segment_fold import (
     as_tombstones,
     ascending,
 )
+from deltasql.catalog.vacuum_check import check_vacuum_of_window
 from deltasql.crash import crash_point
 from deltasql.protocol.codec import dump_values
 
@@ -70,7 +75,7 @@ class BulkLoad:
     database: Database
     table_id: str
     file_ids: IdBlocks
-    run_id: str
+    run_id: str = ""
 
     def segment(self, segment: Segment, notes: dict[str, Any]) -> None:
         """Write whole versions; `notes` go to the table's `import_metadata`.
@@ -101,6 +106,37 @@ class BulkLoad:
                     crash_point("after-import-window")
         crash_point("after-import-segment")
 
+    def adopt(self, window: VersionWindow, *, now: int) -> None:
+        """Make versions that the log has the next ones of a table that takes commits.
+
+        New metadata, which changes what is indexed, comes in a window of one version.
+
+        Raises:
+            TableStateError: the table is at another version, or takes no commits for good.
+            VacuumedError: vacuum has deleted a file of theirs, or is about to.
+            CommitUnknownError: the connection was lost during COMMIT.
+        """
+        with self.database.bulk() as work:
+            self._append(work, window, ADOPTED, now=now)
+            crash_point("before-adopt-commit")
+        crash_point("after-adopt-commit")
+
+    def claim(self, work: BulkWork, window: VersionWindow, *, now: int) -> None:
+        """Inside a transaction: write the commit by which a cut-over has won the log.
+
+        Raises:
+            TableStateError: the table is at another version.
+        """
+        self._append(work, window, CLAIMED, now=now)
+
+    def _append(self, work: BulkWork, window: VersionWindow, terms: LoadTerms, *, now: int) -> None:
+        segment = Segment(window.first, window.last, 1, [window])
+        lock = lock_import(work, self.table_id, window.first, terms)
+        check_vacuum_of_window(work, _locked(work, self.table_id), window)
+        files = FileLoad(work, lock, self._numbers)
+        for step in _fold(segment):
+            self._take(files, segment, step, {"imported_at_ms": now}, terms)
+
     def state_part(self, part: StateFiles, notes: dict[str, Any]) -> None:
         """Write a part of a checkpoint's state; nobody sees it before its version is there."""
         with self.database.bulk() as work:
@@ -121,8 +157,18 @@ class BulkLoad:
             crash_point("before-import-part")
         crash_point("after-import-part")
 
-    def _take(self, files: FileLoad, segment: Segment, step: _Step, notes: dict[str, Any]) -> None:
+    def _take(
+        self,
+        files: FileLoad,
+        segment: Segment,
+        step: _Step,
+        notes: dict[str, Any],
+        terms: LoadTerms = IMPORTED,
+    ) -> None:
         """Write the files of a window; with the last one what is not files, too."""
+        changes = [one for window in step.windows for one in window.changes]
+        if not terms.is_import:
+            files.change_columns(changes)
         if step.older is not None:
             files.end_older(step.older)
         files.insert(step.placed.live, step.placed.removed)
@@ -130,8 +176,10 @@ class BulkLoad:
             files.insert_partitions()
             if files.lock.segment is not None:
                 self._drop_index(files.work)  # of somebody who indexed the versions before
-            files.close_columns([one for window in step.windows for one in window.changes])
-            versions = VersionLoad(files.work, files.lock, segment.first, segment.last)
+            if terms.is_import:
+                files.close_columns(changes)
+            files.empty_partitions(segment.last)
+            versions = VersionLoad(files.work, files.lock, segment.first, segment.last, terms)
             versions.insert(step.windows, notes)
             files.work.run("clear_import_segment", table_id=self.table_id)
             crash_point("before-import-segment")
@@ -175,6 +223,10 @@ class BulkLoad:
             return self.file_ids.take(count)
         end = work.rows("take_ids", name="file_id", amount=count)[0][0]
         return range(end - count, end)
+
+
+def _locked(work: BulkWork, table_id: str) -> TableRow:
+    return table_row(work.rows("lock_table", table_id=table_id)[0])
 
 
 def delete_unfinished(work: BulkWork | Work, table_id: str, version: int) -> None:

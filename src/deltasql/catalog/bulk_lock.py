@@ -1,4 +1,4 @@
-"""The row of a table that is being loaded, locked."""
+"""On which terms a table takes versions of its log, and its row, locked for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,38 @@ from deltasql.catalog.database import BulkWork
 from deltasql.catalog.rows import TableState
 from deltasql.errors import TableStateError
 
-_LOADING = (TableState.IMPORTING, TableState.READ_ONLY)
+
+@dataclass(frozen=True, slots=True)
+class LoadTerms:
+    """In which states a table takes versions of its log, and as whose they are kept."""
+
+    states: tuple[TableState, ...]
+    origin: str
+    verb: str
+    hint: str
+
+    @property
+    def is_import(self) -> bool:
+        """Whether the table is still the log's: nobody commits to it in SQL."""
+        return self.origin == "import"
+
+
+IMPORTED = LoadTerms(
+    (TableState.IMPORTING, TableState.READ_ONLY),
+    "import",
+    "imported",
+    "Another import of it may be at work; see `deltasql show`.",
+)
+ADOPTED = LoadTerms(
+    (TableState.ACTIVE, TableState.CONFLICT),
+    "adopted",
+    "adopted",
+    "Somebody else may have committed or repaired meanwhile; look at it again.",
+)
+# the commit by which a cut-over has won the log
+CLAIMED = LoadTerms(
+    (TableState.READ_ONLY,), "commit", "taken over", "Another cut-over of it may be at work."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +76,18 @@ class ImportLock:
         return self.current_version >= self.first_version
 
 
-def lock_import(work: BulkWork, table_id: str, version: int) -> ImportLock:
+def lock_import(
+    work: BulkWork, table_id: str, version: int, terms: LoadTerms = IMPORTED
+) -> ImportLock:
     """Lock a table whose next version must be this one.
 
     Raises:
-        TableStateError: another import is at work, or the table is no longer being loaded.
+        TableStateError: another one is at work, or the table does not take versions on these terms.
     """
     rows = work.rows("import_lock", table_id=table_id)
     if not rows:
         raise TableStateError(
-            f"The table with the id {table_id} was dropped while it was imported.",
+            f"The table with the id {table_id} was dropped while its log was read.",
             hint="Another import by force may have begun; see `deltasql tables`.",
         )
     table_key, current, first, ict, state, properties, namespace, name, *progress = rows[0]
@@ -71,17 +104,17 @@ def lock_import(work: BulkWork, table_id: str, version: int) -> ImportLock:
         progress[1],
         int(progress[2] or 0),
     )
-    if lock.state not in _LOADING or lock.next_version != version:
-        raise not_ready_error(lock, version)
+    if lock.state not in terms.states or lock.next_version != version:
+        raise not_ready_error(lock, version, terms)
     return lock
 
 
-def not_ready_error(lock: ImportLock, version: int) -> TableStateError:
+def not_ready_error(lock: ImportLock, version: int, terms: LoadTerms = IMPORTED) -> TableStateError:
     """Return the error of a version that cannot be loaded now."""
     return TableStateError(
         f"Table {lock.full_name} is {lock.state} at {lock.current_version}; version {version} "
-        "cannot be imported.",
-        hint="Another import of it may be at work; see `deltasql show`.",
+        f"cannot be {terms.verb}.",
+        hint=terms.hint,
         table=lock.full_name,
         version=version,
     )

@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.catalog.bulk_lock import ImportLock, noted
+from deltasql.catalog.bulk_lock import IMPORTED, ImportLock, LoadTerms, noted
 from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.commit_rows import metadata_columns, protocol_columns
 from deltasql.catalog.database import BulkWork
+from deltasql.catalog.found_commit import log_token
 from deltasql.catalog.payloads import CHUNK_BYTES
 from deltasql.catalog.settings_rows import with_settings
 from deltasql.errors import CatalogCorruptError
@@ -31,6 +32,7 @@ class VersionLoad:
     lock: ImportLock
     first: int
     last: int
+    terms: LoadTerms = IMPORTED
 
     def insert(self, windows: Sequence[VersionWindow], notes: dict[str, Any]) -> None:
         """Write the versions of windows in ascending order.
@@ -60,7 +62,7 @@ class VersionLoad:
             rows = self._in_chunks(rows, big)
         place = rows.column_names.index("commit_id")
         rows = rows.set_column(place, "commit_id", pa.array(self._tokens(rows), pa.string()))
-        origin = pa.repeat(pa.scalar("import"), rows.num_rows)
+        origin = pa.repeat(pa.scalar(self.terms.origin), rows.num_rows)
         rows = rows.append_column("origin", origin)
         self.work.insert("dl_table_versions", rows, table_id=self.lock.table_id)
 
@@ -74,7 +76,7 @@ class VersionLoad:
         tokens = []
         columns = (rows[name].to_pylist() for name in ("version", "commit_id", "digest"))
         for version, commit_id, digest in zip(*columns, strict=True):
-            token = f"import-{version}-{digest[:16]}" if commit_id in taken else commit_id
+            token = log_token(version, digest) if commit_id in taken else commit_id
             taken.add(token)
             tokens.append(token)
         return tokens
@@ -108,7 +110,9 @@ class VersionLoad:
                 self.work.run("insert_protocol", **place, **protocol_columns(change))
 
     def _advance(self, newest: int, changes: Changes, notes: dict[str, Any]) -> None:
-        properties = noted(self.lock.properties, {**notes, "last_imported_version": self.last})
+        properties = self.lock.properties
+        if self.terms.is_import:
+            properties = noted(properties, {**notes, "last_imported_version": self.last})
         for _, change in changes:
             if isinstance(change, Metadata):
                 properties = with_settings(properties, change)

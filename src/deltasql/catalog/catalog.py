@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from deltasql.catalog import migrations
-from deltasql.catalog.adopt import Adopter
 from deltasql.catalog.commit_request import CommitRequest, Committed, TableRead
 from deltasql.catalog.commits import Committer
 from deltasql.catalog.database import Database, UniqueViolationError
@@ -287,10 +286,6 @@ class SqlCatalog:
         """Return the digests of versions by their numbers."""
         rows = self.database.rows("digests", table_id=table_id, first=first, last=last)
         return dict(rows)
-
-    def adopter(self) -> Adopter:
-        """Return what takes commits of others into this catalog."""
-        return Adopter(self.database, self.committer.cache, IdBlocks(self.database, "file_id"))
 
     def importing(self) -> Importing:
         """Return what writes the past of a log into the book."""

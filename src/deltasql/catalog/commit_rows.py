@@ -49,7 +49,6 @@ class VersionPlan:
     indexed: Sequence[tuple[StatsColumn, Leaf]]
     new_partitions: Sequence[str]
     supersede: bool
-    origin: str = "commit"
 
 
 def insert_version(work: Work, database: Database, plan: VersionPlan) -> None:
@@ -109,7 +108,7 @@ def _end_files(work: Work, database: Database, plan: VersionPlan) -> None:
         _move(work, database, plan, _ending(removes), "remove")
         moved = work.rows("count_ended", table_id=plan.request.table_id, version=plan.version)[0][0]
         if moved != len(removes):
-            _judge_unknown(work, plan)
+            _refuse_unknown(work, plan)
     if plan.supersede and plan.commit.adds:
         adds = plan.commit.adds
         nothing = [None] * len(adds)
@@ -143,43 +142,18 @@ def _move(
     work.run_many("end_files_delete", keys, table_id=plan.request.table_id)
 
 
-def _judge_unknown(work: Work, plan: VersionPlan) -> None:
-    """A commit of ours removes what is there; that of another may leave a tombstone of its own."""
+def _refuse_unknown(work: Work, plan: VersionPlan) -> None:
+    """Refuse a commit that removes what is not there."""
     place = {"table_id": plan.request.table_id, "version": plan.version}
     ended = {key for (key,) in work.rows("removed_keys", **place)}
     removes = plan.commit.removes
     keys = _file_keys(removes)
-    unknown = [one for one, key in zip(removes, keys, strict=True) if key not in ended]
-    if plan.origin != "commit":
-        _insert_tombstones(work, plan, unknown)
-        return
-    missing = unknown[0]
+    missing = next(one for one, key in zip(removes, keys, strict=True) if key not in ended)
     raise InvalidCommitError(
         f"The commit cannot be made: {missing.path} is not part of the table.",
         table_id=plan.request.table_id,
         path=missing.path,
     )
-
-
-def _insert_tombstones(work: Work, plan: VersionPlan, removes: Sequence[Remove]) -> None:
-    for remove in removes:
-        file_key, path_hash = _hashes(remove)
-        work.run(
-            "insert_tombstone",
-            file_id=work.rows("take_ids", name="file_id", amount=1)[0][0] - 1,
-            table_id=plan.request.table_id,
-            file_key=file_key,
-            path_hash=path_hash,
-            path=remove.path,
-            dv_id=remove.dv_id,
-            size=remove.size,
-            partition_values=_json(remove.partition_values),
-            deletion_vector=_vector(remove.deletion_vector),
-            version=plan.version,
-            deletion_timestamp=remove.deletion_timestamp,
-            remove_data_change=remove.data_change,
-            extended_file_metadata=remove.extended_file_metadata,
-        )
 
 
 def _insert_partitions(work: Work, plan: VersionPlan) -> None:
@@ -358,7 +332,6 @@ def version_columns(plan: VersionPlan) -> dict[str, Any]:
         "client": request.note.client,
         "payload_bytes": len(commit.payload),
         "digest": commit.digest,
-        "origin": plan.origin,
     }
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltasql.catalog.adopt import FoundCommit, insert_found
-from deltasql.catalog.database import Database, Work
-from deltasql.catalog.definitions import DefinitionCache
+from deltasql.catalog.bulk_load import BulkLoad
+from deltasql.catalog.bulk_rows import VersionWindow
+from deltasql.catalog.database import BulkWork, Database, Work
+from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.rows import TableRow, TableState, table_row
 from deltasql.crash import crash_point
 from deltasql.errors import CutoverError
@@ -65,29 +66,25 @@ class CutoverBook:
             crash_point("before-claim-forgotten")
             return _lock(work, table_id)
 
-    def fulfil(self, table_id: str, claim: Claim, *, now: int) -> TableRow:
+    def fulfil(self, table_id: str, won: VersionWindow, *, now: int) -> TableRow:
         """Make a claim that has won the table's newest version and let it take commits."""
-        found = FoundCommit.read(claim.version, claim.payload)
-        place = {"table_id": table_id, "first": claim.version, "last": claim.version}
-        with self.database.write() as work:
-            row = _require_ready(work, table_id, claim.version - 1)
-            insert_found(work, self.database, row, found, (DefinitionCache(), ()), origin="commit")
-            work.run("mirror_range", **place, now=now, digest=None)
-            work.run("advance_mirrored_range", **place, digest=None)
+        load = BulkLoad(self.database, table_id, IdBlocks(self.database, "file_id"))
+        with self.database.bulk() as work:
+            _require_ready(work, table_id, won.first - 1)
+            load.claim(work, won, now=now)
             work.run("set_state", table_id=table_id, state=str(TableState.ACTIVE))
             work.run("end_import", table_id=table_id)
-            _set(work, _lock(work, table_id), {"cut_over_at": claim.version})
+            _set(work, _lock(work, table_id), {"cut_over_at": won.first})
             crash_point("before-cutover-commit")
             row = _lock(work, table_id)
         crash_point("after-cutover-commit")
         return row
 
 
-def _require_ready(work: Work, table_id: str, version: int) -> TableRow:
+def _require_ready(work: BulkWork, table_id: str, version: int) -> None:
     row = _lock(work, table_id)
     if row.state is not TableState.READ_ONLY or row.current_version != version:
         raise _not_ready(row, version)
-    return row
 
 
 def _not_ready(row: TableRow, version: int) -> CutoverError:
@@ -98,11 +95,11 @@ def _not_ready(row: TableRow, version: int) -> CutoverError:
     )
 
 
-def _lock(work: Work, table_id: str) -> TableRow:
+def _lock(work: Work | BulkWork, table_id: str) -> TableRow:
     return table_row(work.rows("lock_table", table_id=table_id)[0])
 
 
-def _set(work: Work, row: TableRow, notes: dict[str, Any]) -> None:
+def _set(work: BulkWork, row: TableRow, notes: dict[str, Any]) -> None:
     kept = row.properties.get("import_metadata", {}) | notes
     properties = dump_values(row.properties | {"import_metadata": kept})
     work.run("set_properties", table_id=row.table_id, properties=properties)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from deltasql.catalog.database import Work
+from deltasql.catalog.database import BulkWork, Work
 from deltasql.catalog.rows import TableRow
 from deltasql.catalog.stats_index import (
     StatsColumn,
@@ -126,7 +126,11 @@ def pair_leaves(
 
 
 def change_indexed_columns(
-    work: Work, table_id: str, version: int, metadata: Metadata, wanted: Sequence[Leaf]
+    work: Work | BulkWork,
+    table_id: str,
+    version: int,
+    metadata: Metadata,
+    wanted: Sequence[Leaf],
 ) -> tuple[tuple[StatsColumn, Leaf], ...]:
     """Open and close indexed columns as new metadata demands, inside its commit."""
     existing = load_columns(work, table_id)
@@ -139,7 +143,7 @@ def change_indexed_columns(
 
 
 def open_columns(
-    work: Work, table_id: str, version: int, columns: Sequence[Leaf]
+    work: Work | BulkWork, table_id: str, version: int, columns: Sequence[Leaf]
 ) -> list[StatsColumn]:
     """Index columns from a version on."""
     if not columns:

@@ -13,6 +13,7 @@ from threading import Event
 from typing import Any
 
 from deltasql.catalog.bulk_load import BulkLoad, Segment, StateFiles, delete_unfinished
+from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.copies import erase_rows
 from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.dropping import PURGE
@@ -90,6 +91,10 @@ class Importing:
     def state_part(self, table_id: str, part: StateFiles, notes: dict[str, Any]) -> None:
         """Write a part of the state that the oldest version begins with."""
         self._load(table_id).state_part(part, notes)
+
+    def adopt(self, table_id: str, window: VersionWindow, *, now: int) -> None:
+        """Write versions of the log of a table that takes commits."""
+        self._load(table_id).adopt(window, now=now)
 
     def parts_done(self, table_id: str, checkpoint: str) -> int:
         """Return how many parts of a checkpoint's state are in."""

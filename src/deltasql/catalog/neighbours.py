@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from deltasql.catalog.database import Work
+from deltasql.catalog.database import BulkWork, Work
 from deltasql.catalog.objects import keys_below, paths_of
 from deltasql.storage.location import parse_location
 
@@ -56,12 +56,12 @@ def nested_folders(work: Work, place: Place) -> list[str]:
     return [folder for folder in found if folder is not None]
 
 
-def other_places(work: Work, place: Place) -> list[Place]:
+def other_places(work: Work | BulkWork, place: Place) -> list[Place]:
     """Return where the catalog's other tables lie."""
     return _places(work.rows("table_places", table_id=place.table_id))
 
 
-def purged_places(work: Work) -> list[Place]:
+def purged_places(work: Work | BulkWork) -> list[Place]:
     """Return where purged tables lay and no table of the catalog lies now."""
     return _places(work.rows("purged_places"))
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from deltasql.catalog.adopt import FoundCommit
 from deltasql.catalog.commit_check import (
     WINNERS_AT_ONCE,
     CheckTerms,
@@ -24,6 +23,7 @@ from deltasql.catalog.commit_request import CommitNote, CommitRequest
 from deltasql.catalog.commit_rows import VersionPlan, insert_version, partition_text
 from deltasql.catalog.database import Database, Work
 from deltasql.catalog.definitions import DefinitionCache
+from deltasql.catalog.found_commit import FoundCommit
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.objects import is_absolute
 from deltasql.catalog.row_ids import number_rows

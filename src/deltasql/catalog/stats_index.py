@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deltasql.catalog.database import Work
+from deltasql.catalog.database import BulkWork, Work
 from deltasql.catalog.reach import reach_of
 from deltasql.errors import BadArgumentError, SchemaError
 from deltasql.protocol.actions import Metadata
@@ -70,7 +70,7 @@ class IndexRows:
     text: dict[str, list[str | int | None]]
 
 
-def load_columns(work: Work, table_id: str) -> list[StatsColumn]:
+def load_columns(work: Work | BulkWork, table_id: str) -> list[StatsColumn]:
     """Return all columns that are or were indexed."""
     return read_columns(work.rows("stats_columns", table_id=table_id))
 

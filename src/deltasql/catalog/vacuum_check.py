@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from deltasql.catalog.commit_encode import decompress
 from deltasql.catalog.commit_request import CommitRequest
-from deltasql.catalog.database import Work
+from deltasql.catalog.database import BulkWork, Work
 from deltasql.catalog.leases import write_purpose
 from deltasql.catalog.neighbours import Place, other_places, purged_places
 from deltasql.catalog.objects import is_absolute, keys_below, paths_of
 from deltasql.catalog.rows import TableRow
 from deltasql.errors import VacuumedError
-from deltasql.protocol.actions import Add, Cdc
+from deltasql.protocol.actions import Action, Add, Cdc
+from deltasql.protocol.codec import decode_commit
+
+if TYPE_CHECKING:
+    from deltasql.catalog.bulk_rows import VersionWindow
 
 
 def check_vacuum(work: Work, row: TableRow, request: CommitRequest) -> None:
@@ -29,20 +35,48 @@ def check_vacuum(work: Work, row: TableRow, request: CommitRequest) -> None:
             hint="Write the rows again.",
             table=row.full_name,
         )
-    adds = [action for action in request.actions if isinstance(action, Add)]
+    _check_actions(work, row, request.actions)
+
+
+def check_vacuum_of_window(work: BulkWork, row: TableRow, window: VersionWindow) -> None:
+    """Refuse versions of a log that refer to objects that are gone or going.
+
+    Raises:
+        VacuumedError: names the file.
+    """
+    columns = (window.adds[name].to_pylist() for name in ("path", "deletion_vector"))
+    paths = [path for add in zip(*columns, strict=True) for path in paths_of(*add)]
+    cdc = _cdc_paths(window) if row.is_vacuuming else []
+    _check_paths(work, row, paths, cdc)
+
+
+def _check_actions(work: Work, row: TableRow, actions: Sequence[Action]) -> None:
+    adds = [action for action in actions if isinstance(action, Add)]
+    paths = [path for add in adds for path in paths_of(add.path, add.deletion_vector)]
+    _check_paths(work, row, paths, [one.path for one in actions if isinstance(one, Cdc)])
+
+
+def _check_paths(
+    work: Work | BulkWork, row: TableRow, paths: Sequence[str], cdc: Sequence[str]
+) -> None:
+    """Refuse marked files of adds and of change data."""
     place = Place(row.table_id, row.location, row.location_key)
     if row.is_vacuuming:
-        paths = [path for add in adds for path in paths_of(add.path, add.deletion_vector)]
-        paths += [action.path for action in request.actions if isinstance(action, Cdc)]
-        _refuse_marked(work, place, paths, own=True)
-    outside = [
-        path
-        for add in adds
-        for path in paths_of(add.path, add.deletion_vector)
-        if is_absolute(path)
-    ]
+        _refuse_marked(work, place, [*paths, *cdc], own=True)
+    outside = [path for path in paths if is_absolute(path)]
     if outside:
         _check_neighbours(work, place, outside)
+
+
+def _cdc_paths(window: VersionWindow) -> list[str]:
+    rows = window.versions.select(["version", "payload", "payload_bytes"])
+    columns = (column.to_pylist() for column in rows.columns)
+    return [
+        action.path
+        for version, packed, size in zip(*columns, strict=True)
+        for action in decode_commit(decompress(packed, size), version=version, lenient=True)
+        if isinstance(action, Cdc)
+    ]
 
 
 def _is_noted(work: Work, request: CommitRequest) -> bool:
@@ -67,7 +101,7 @@ def refuse_vacuumed(work: Work, row: TableRow, version: int) -> None:
         )
 
 
-def _check_neighbours(work: Work, place: Place, paths: Sequence[str]) -> None:
+def _check_neighbours(work: Work | BulkWork, place: Place, paths: Sequence[str]) -> None:
     """A vacuum or a purge of the tables the paths lie in waits for this commit, or is seen."""
     for other in other_places(work, place):
         if any(keys_below((other.location, other.location_key), paths, own=False)):
@@ -82,7 +116,7 @@ def _check_neighbours(work: Work, place: Place, paths: Sequence[str]) -> None:
             )
 
 
-def _refuse_marked(work: Work, place: Place, paths: Sequence[str], *, own: bool) -> None:
+def _refuse_marked(work: Work | BulkWork, place: Place, paths: Sequence[str], *, own: bool) -> None:
     keys = list(keys_below((place.location, place.location_key), paths, own=own))
     found = work.rows("marked_keys", table_id=place.table_id, keys=keys) if keys else []
     if found:

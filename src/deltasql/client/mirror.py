@@ -28,6 +28,7 @@ from deltasql.parity.log import Finding
 
 if TYPE_CHECKING:
     from deltasql.client.rebuild import Rebuilt
+    from deltasql.importer.adopt import LogAdopter
 
 
 class Mirror:
@@ -165,7 +166,7 @@ class Mirror:
             MirrorConflictError: both have a version and their bytes differ.
         """
         session = self._session
-        recovery = Recovery(session.book, session.engine, session.book.adopter())
+        recovery = Recovery(session.book, session.engine, _adopter(session))
         recovered = recovery.recover(self._own(name))
         if recovered.put and session.book.table(name).log_floor > 0:
             self.checkpoint(name)  # a log that does not begin at 0 is read from a checkpoint
@@ -228,9 +229,15 @@ class Mirror:
             session.checkpointer,
             session.engine.tracker,
             session.checkpointer.log_files,
-            session.book.adopter(),
+            _adopter(session),
             Settlement(session.engine, session.checkpointer, session.book.recommitter()),
         )
+
+
+def _adopter(session: Session) -> LogAdopter:
+    from deltasql.importer.adopt import LogAdopter  # noqa: PLC0415 (pyarrow)
+
+    return LogAdopter(session.book.importing(), session.now_ms)
 
 
 def _decision(**given: bool) -> Decision:

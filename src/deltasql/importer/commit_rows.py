@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deltasql.catalog.commit_encode import TRANSACTION_KEY, compress
+from deltasql.catalog.found_commit import log_token
 from deltasql.importer.commit_files import CommitFile
 from deltasql.protocol.actions import Cdc, CommitInfo, DomainMetadata, Metadata, Protocol
 from deltasql.protocol.codec import digest, dump_values
@@ -30,7 +31,7 @@ def version_row(file: CommitFile, payload: bytes, parts: CommitParts) -> tuple[A
         info.in_commit_timestamp,
         _number(info.read_version),
         _is_blind(info, parts),
-        _text(info.txn_id) or f"import-{file.version}-{found[:16]}",
+        _text(info.txn_id) or log_token(file.version, found),
         _transaction(info),
         len(adds),
         len(removes),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import islice
 
 from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.bulk_versions import commit_times
@@ -12,9 +12,10 @@ from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.cutover import Claim, CutoverBook, noted_claim
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.crash import crash_point
-from deltasql.errors import CutoverError, ObjectNotFoundError, OwnershipError
-from deltasql.importer.commit_files import CommitFile, CommitFiles
-from deltasql.importer.parse import read_window
+from deltasql.errors import CutoverError, OwnershipError
+from deltasql.importer.commit_files import CommitFiles
+from deltasql.importer.listing import newer_commits
+from deltasql.importer.parse import read_window, window_of
 from deltasql.log.owner import OWNER_KEY, Owner, claim, encode_owner, read_owner
 from deltasql.log.segment import newest_commit
 from deltasql.protocol.actions import CommitInfo, Metadata, Protocol
@@ -104,16 +105,16 @@ class Cutover:
         if row.current_version < begun.version - 1:
             row = self.catch_up(begun.version - 1)
             crash_point("after-claim-caught-up")
-        book = CutoverBook(self.book.database)
-        done = book.fulfil(row.table_id, begun, now=self.now_ms())
+        won = window_of(self.store.uri, begun.version, begun.payload, now_ms=self.now_ms())
+        done = CutoverBook(self.book.database).fulfil(row.table_id, won, now=self.now_ms())
         return CutOver(row.full_name, begun.version, lost, done)
 
     def _ahead(self, row: TableRow) -> tuple[TableRow, VersionWindow | None]:
         """Read what others have committed and SQL has not; of very much of it, import the most."""
-        files = list(islice(_newer(self.store, row.current_version), _MOST_AHEAD + 1))
+        files = list(islice(newer_commits(self.store, row.current_version), _MOST_AHEAD + 1))
         if len(files) > _MOST_AHEAD:
             row = self.catch_up(None)
-            files = list(_newer(self.store, row.current_version))
+            files = list(newer_commits(self.store, row.current_version))
         return row, read_window(self.store, CommitFiles.of(files)) if files else None
 
     def _new_claim(self, row: TableRow, window: VersionWindow | None) -> Claim:
@@ -180,16 +181,6 @@ class Cutover:
                 hint="If that catalog is lost, `deltasql unfence` opens the log again.",
                 table=row.full_name,
             )
-
-
-def _newer(store: ObjectStore, version: int) -> Iterator[CommitFile]:
-    """Yield the commits above a version; looking for each takes less than a listing."""
-    for each in count(version + 1):
-        try:
-            info = store.head(commit_key(each))
-        except ObjectNotFoundError:
-            return
-        yield CommitFile(each, info.size, info.modified_ms)
 
 
 def _require_state(row: TableRow) -> None:

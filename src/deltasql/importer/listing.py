@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from deltasql.errors import ObjectNotFoundError
 from deltasql.importer.commit_files import CommitFile, CommitFiles
@@ -17,7 +18,14 @@ from deltasql.importer.no_log import look_around
 from deltasql.importer.plan_warnings import PlanWarning, Tally, WarningCode
 from deltasql.log.owner import OWNER_KEY
 from deltasql.log.segment import incomplete_checkpoints, usable_checkpoints
-from deltasql.protocol.files import LAST_CHECKPOINT, LOG_FOLDER, MAX_VERSION, LogFile, LogFileKind
+from deltasql.protocol.files import (
+    LAST_CHECKPOINT,
+    LOG_FOLDER,
+    MAX_VERSION,
+    LogFile,
+    LogFileKind,
+    commit_key,
+)
 from deltasql.storage.port import ObjectInfo, ObjectStore
 
 # a hint holds some ten thousand characters of schema at most; what is bigger is none
@@ -231,3 +239,13 @@ def _owned() -> PlanWarning:
     return PlanWarning(
         WarningCode.OWNER_MARKER, "A deltasql catalog writes this log already.", OWNER_KEY
     )
+
+
+def newer_commits(store: ObjectStore, version: int) -> Iterator[CommitFile]:
+    """Yield the commits above a version up to a gap; to look for each is quicker than a listing."""
+    for each in count(version + 1):
+        try:
+            info = store.head(commit_key(each))
+        except ObjectNotFoundError:
+            return
+        yield CommitFile(each, info.size, info.modified_ms)

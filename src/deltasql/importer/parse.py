@@ -209,6 +209,17 @@ def read_window(
     return reader.window()
 
 
+def window_of(source: str, version: int, payload: bytes, *, now_ms: int) -> VersionWindow:
+    """Return one commit as a window; the time is that of its file.
+
+    Raises:
+        MalformedActionError, UnsupportedFeatureError: see `WindowReader.take`.
+    """
+    reader = WindowReader(source, lenient=True)
+    reader.take(CommitFile(version, len(payload), now_ms), payload)
+    return reader.window()
+
+
 def _check_vectors(version: int, adds: Sequence[Add], removes: Sequence[Remove]) -> None:
     vectored = [add for add in adds if add.deletion_vector is not None]
     wrong = [check_vector(add) for add in vectored]

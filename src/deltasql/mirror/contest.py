@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from deltasql.catalog.adopt import FoundCommit
+from deltasql.catalog.found_commit import FoundCommit
 from deltasql.catalog.objects import vector_path
 from deltasql.catalog.rows import TableRow
 from deltasql.errors import (

@@ -7,8 +7,8 @@ lacks is put. Where both have a version and the bytes differ, nothing is decided
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
-from deltasql.catalog.adopt import Adopter
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.crash import crash_point
@@ -21,6 +21,16 @@ from deltasql.protocol.files import commit_key
 from deltasql.storage.port import ObjectStore
 
 _DRAIN_S = 24 * 3600.0
+
+
+class Adopter(Protocol):
+    """Makes commits that a log holds above SQL's newest version SQL's own, as they are."""
+
+    def adopt(self, row: TableRow, store: ObjectStore, version: int) -> None:
+        """Adopt one version, the next one of the table."""
+
+    def adopt_newer(self, row: TableRow, store: ObjectStore) -> int:
+        """Adopt what follows the table's newest version without a gap; return how many versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,7 @@ class Recovery:
         if newest is None:
             return self._rebuild_log(row, store)
         self._require_common_past(row, store, newest)
-        adopted = self._adopt(row, store)
+        adopted = self.adopter.adopt_newer(row, store)
         _require_no_gap(row, newest, row.current_version + adopted)
         self._take_over(row, store)
         after = self.catalog.table_by_id(row.table_id)
@@ -71,14 +81,6 @@ class Recovery:
         if (listed is None or listed < last) and _read(store, commit_key(last)) is not None:
             return last
         return listed
-
-    def _adopt(self, row: TableRow, store: ObjectStore) -> int:
-        """Adopt what follows SQL's newest version in the log, without a gap."""
-        version = row.current_version
-        while (payload := _read(store, commit_key(version + 1))) is not None:
-            version += 1
-            self.adopter.adopt(row.table_id, version, payload, now=self.engine.clock())
-        return version - row.current_version
 
     def _rebuild_log(self, row: TableRow, store: ObjectStore) -> Recovered:
         """Put every version that SQL has once more; checkpoints follow by themselves."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from deltasql.catalog.adopt import Adopter
 from deltasql.catalog.log_files import LogFiles
 from deltasql.catalog.mirror_status import MirrorStatusTracker
 from deltasql.catalog.rows import TableRow, TableState
@@ -19,6 +18,7 @@ from deltasql.log.writer import write_commit
 from deltasql.mirror.checkpoints import Checkpointer
 from deltasql.mirror.contest import CONTESTED, Contest, find_contest
 from deltasql.mirror.engine import MirrorEngine
+from deltasql.mirror.recovery import Adopter
 from deltasql.mirror.saved import keep_aside, read_whole
 from deltasql.mirror.settlement import Repaired, Settlement
 from deltasql.parity.log import Difference, Effort, Finding, compare_log, is_checkpoint
@@ -152,9 +152,7 @@ class MirrorRepair:
                 write_commit(store, version, self.engine.catalog.payload(row.table_id, version))
                 return Repaired(finding, done=True, what="the stored bytes were put again")
             case Difference.UNKNOWN_COMMIT:
-                version = finding.version or 0
-                now = self.engine.clock()
-                self.adopter.adopt(row.table_id, version, store.get(finding.key), now=now)
+                self.adopter.adopt(row, store, finding.version or 0)
                 return Repaired(finding, done=True, what="adopted into SQL")
             case Difference.MISSING_FILE | Difference.CHANGED_FILE if is_others:
                 return self._let_go(row, store, finding)

@@ -110,6 +110,16 @@ select {table_key}, partition_values from import_partitions where true
 on conflict (table_key, partition_values) do update set empty_since = null
 where dl_partitions.empty_since is not null
 
+-- A load looks at all combinations of its table, a commit only at those that it removed files of.
+-- name: empty_loaded_partitions
+update dl_partitions as p set empty_since = :version
+where p.table_key = {table_key} and p.empty_since is null and p.partition_values <> '{}'
+    and not exists (
+        select 1 from dl_files f
+        where f.table_key = p.table_key and f.partition_values = p.partition_values
+    )
+returning partition_values
+
 -- name: import_tokens_taken
 select v.commit_id from import_tokens i join dl_table_versions v
     on v.table_id = cast(:table_id as {uuid}) and v.commit_id = i.commit_id
@@ -124,7 +134,10 @@ update dl_tables set
     last_ict = cast(:ict as bigint),
     metadata_version = coalesce(cast(:metadata_version as bigint), metadata_version),
     protocol_version = coalesce(cast(:protocol_version as bigint), protocol_version),
-    mirrored_through = cast(:version as bigint),
+    mirrored_through = case
+        when mirrored_through >= current_version then cast(:version as bigint)
+        else mirrored_through
+    end,
     properties = :properties
 where table_id = cast(:table_id as {uuid})
 

@@ -56,7 +56,7 @@ with version as (
         :table_id, :version, :committed_at, :committer, :operation, :operation_params,
         :operation_metrics, :in_commit_timestamp, :read_version, :is_blind_append, :commit_id,
         :transaction_id, :adds, :removes, :actions, :bytes_added, :bytes_removed, :user_metadata,
-        :client, :payload, :payload_bytes, :digest, :origin
+        :client, :payload, :payload_bytes, :digest, 'commit'
     )
 ),
 queue as (
@@ -83,14 +83,14 @@ with version as (
         transaction_id, adds, removes, actions, bytes_added, bytes_removed, user_metadata,
         client, payload, payload_bytes, digest, origin
     )
-    select :table_id::uuid, u.*
+    select :table_id::uuid, u.*, 'commit'
     from unnest(
         :version::bigint[], :committed_at::bigint[], :committer::text[], :operation::text[],
         :operation_params::text[], :operation_metrics::text[], :in_commit_timestamp::bigint[],
         :read_version::bigint[], :is_blind_append::boolean[], :commit_id::text[],
         :transaction_id::text[], :adds::bigint[], :removes::bigint[], :actions::bigint[],
         :bytes_added::bigint[], :bytes_removed::bigint[], :user_metadata::text[], :client::text[],
-        :payload::bytea[], :payload_bytes::bigint[], :digest::text[], :origin::text[]
+        :payload::bytea[], :payload_bytes::bigint[], :digest::text[]
     ) u
     returning version, digest, committed_at
 )

@@ -92,13 +92,8 @@ insert into dl_table_versions (
     :table_id, :version, :committed_at, :committer, :operation, :operation_params,
     :operation_metrics, :in_commit_timestamp, :read_version, :is_blind_append, :commit_id,
     :transaction_id, :adds, :removes, :actions, :bytes_added, :bytes_removed, :user_metadata,
-    :client, :payload, :payload_bytes, :digest, :origin
+    :client, :payload, :payload_bytes, :digest, 'commit'
 )
-
--- name: backdate_version
-update dl_table_versions set
-    committed_at = :committed_at, in_commit_timestamp = :committed_at, is_backdated = {true}
-where table_id = :table_id and version = :version
 
 -- name: insert_payload_chunk
 insert into dl_payload_chunks (table_id, version, chunk, payload)
@@ -582,16 +577,6 @@ where table_id = :table_id and status <> 'SUCCESS'
 -- name: digests
 select version, digest from dl_table_versions
 where table_id = :table_id and version >= :first and version <= :last
-
--- name: insert_tombstone
-insert into dl_removed_files (
-    file_id, table_key, file_key, path_hash, path, dv_id, size, partition_values, deletion_vector,
-    removed_version, removal, deletion_timestamp, remove_data_change, extended_file_metadata
-) values (
-    :file_id, {table_key}, {hash:file_key}, {hash:path_hash}, :path, :dv_id, :size,
-    :partition_values, :deletion_vector, :version, 'remove', :deletion_timestamp,
-    :remove_data_change, :extended_file_metadata
-)
 
 -- Whoever has locked a table by now commits first; whoever locks it later sees the new epoch.
 -- name: lock_all_tables

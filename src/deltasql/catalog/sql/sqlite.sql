@@ -28,7 +28,7 @@ insert into dl_new_versions (
     :table_id, :version, :committed_at, :committer, :operation, :operation_params,
     :operation_metrics, :in_commit_timestamp, :read_version, :is_blind_append, :commit_id,
     :transaction_id, :adds, :removes, :actions, :bytes_added, :bytes_removed, :user_metadata,
-    :client, :payload, :payload_bytes, :digest, :origin, :metadata_changed, :protocol_changed,
+    :client, :payload, :payload_bytes, :digest, 'commit', :metadata_changed, :protocol_changed,
     :state
 )
 
