@@ -10,7 +10,7 @@ from builders import an_add
 from deltasql.testing.crash import hooked
 
 # Where an append that is sent alone stops first, by database.
-_ALONE = {"before-begin", "before-fast-append"}
+_ALONE = {"before-begin", "before-append-call"}
 
 
 def commit_in_one_group(

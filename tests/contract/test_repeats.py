@@ -134,7 +134,7 @@ def test_a_token_that_another_thread_uses_for_another_write_is_refused(catalog, 
     done = []
 
     def append_first(name):
-        if name in {"before-begin", "before-fast-append"} and not done:
+        if name in {"before-begin", "before-append-call"} and not done:
             done.append(name)
             done.append(table.append(rows(1, 2), commit_id="token"))
 

@@ -32,7 +32,7 @@ COMMIT_POINTS = [
     "after-mirror-status",
 ]
 
-# Those between BEGIN and COMMIT, which a fast append does not pass.
+# Those between BEGIN and COMMIT, which an append by one call does not pass.
 SLOW_POINTS = COMMIT_POINTS[: COMMIT_POINTS.index("after-commit") + 1]
 # Points of the worker's batches and checkpoints: see test_killed_at_a_point_of_the_worker.
 WORKER_POINTS = [
@@ -47,7 +47,7 @@ WORKER_POINTS = [
     "after-last-checkpoint",
 ]
 # A blind append on PostgreSQL passes these instead of those between BEGIN and COMMIT.
-FAST_POINTS = ["before-fast-append", "after-fast-append"]
+FAST_POINTS = ["before-append-call", "after-append-call"]
 
 
 def _run(uri: str, place, env: dict[str, str]) -> tuple[int, list[tuple[str, str, int]], str]:
@@ -135,7 +135,7 @@ def test_killed_at_a_point_of_an_append(catalog_uri, tmp_path, point):
 
 @pytest.mark.parametrize("passage", [1, 2])
 @pytest.mark.parametrize("point", FAST_POINTS)
-def test_killed_at_a_point_of_a_fast_append(postgres_server, tmp_path, point, passage):
+def test_killed_at_a_point_of_an_append_by_one_call(postgres_server, tmp_path, point, passage):
     _crash(postgres_server.uri(postgres_server.create_database_name()), tmp_path, point, passage)
 
 

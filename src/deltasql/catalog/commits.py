@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from deltasql.catalog.append_call import AppendCalls, LostAppendError
 from deltasql.catalog.append_groups import AppendGroups
 from deltasql.catalog.commit_check import (
     CheckTerms,
@@ -34,7 +35,6 @@ from deltasql.catalog.commit_rows import (
 )
 from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.definitions import DefinitionCache, TableDefinition, change_indexed_columns
-from deltasql.catalog.fast_append import FastAppends, LostAppendError
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.objects import is_absolute
 from deltasql.catalog.registry import NewTable, insert_table
@@ -91,12 +91,12 @@ class Committer:
     sleep: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
     _file_ids: IdBlocks = field(init=False)
-    _fast: FastAppends = field(init=False)
+    _calls: AppendCalls = field(init=False)
     _groups: AppendGroups = field(default_factory=AppendGroups)
 
     def __post_init__(self) -> None:
         self._file_ids = IdBlocks(self.database, "file_id")
-        self._fast = FastAppends(self.database, self.epoch, self.cache, self._file_ids)
+        self._calls = AppendCalls(self.database, self.epoch, self.cache, self._file_ids)
 
     def commit(
         self,
@@ -223,9 +223,9 @@ class Committer:
 
     def _send_fast(self, request: CommitRequest) -> Committed | None:
         try:
-            return self._fast.commit(request)
+            return self._calls.commit(request)
         except UniqueViolationError:
-            return None  # the slow road finds the token, or puts the add in another's place
+            return None  # a transaction finds the token, or puts the add in another's place
 
     def _send(
         self,
@@ -315,7 +315,7 @@ class Committer:
                 self._check(work, lock, request, terms)
                 for lock, request in zip(locked, requests, strict=True)
             ]
-            self._fast.note_clock(locked[0].now)
+            self._calls.note_clock(locked[0].now)
             timestamp = max(locked[0].now, max(lock.row.last_ict for lock in locked) + 1)
             crash_point("after-check")
             plans = []
@@ -437,7 +437,7 @@ class Committer:
     ) -> list[Committed] | None:
         """Learn what became of a commit whose reply was lost; None means it did not happen.
 
-        A fast append may still wait for the lock: it is fenced off by its ceiling. Until the
+        A call may still wait for the lock: it is fenced off by its ceiling. Until the
         database has answered, every error means "not known yet": a standby that takes no writes, a
         login or a right that is refused, a file that was replaced.
 
@@ -454,7 +454,7 @@ class Committer:
                     if any(tokens):
                         return _all_found(tokens)
                     if ceiling is not None:
-                        self._fast.fence(work, requests[0].table_id, ceiling)
+                        self._calls.fence(work, requests[0].table_id, ceiling)
             except TableNotFoundError:
                 return None
             except DeltaSqlError as error:

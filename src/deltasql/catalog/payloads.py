@@ -82,7 +82,7 @@ def _checked(work: Work, table_id: str, version: int, row: tuple[Any, int, str])
 def unpack(stored: bytes, size: int, expected: str) -> bytes | None:
     """Return stored bytes as they were committed, or None where they do not have their digest."""
     payload = stored
-    # a fast append stores its bytes as they are: a commit begins with a brace, a frame never does
+    # dl_append stores plain bytes: a commit begins with a brace, a compressed frame never does
     if not payload.startswith(b"{"):
         try:
             payload = decompress(payload, size)

@@ -1,4 +1,4 @@
-"""The fast road of a blind append: the same rows as by the slow one, and never too much."""
+"""A blind append by one call: the same rows as by a transaction, and never twice."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from deltasql.protocol.codec import decode_commit, digest, serialize_actions
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 
-FAST, SLOW = "after-fast-append", "after-lock"
+FAST, SLOW = "after-append-call", "after-lock"
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_table_that_is_not_as_it_was_is_found_out(opened, uri, change):
     done = []
 
     def meddle(point: str) -> None:
-        if point == "before-fast-append" and not done:
+        if point == "before-append-call" and not done:
             done.append(point)
             with deltasql.connect(uri, settings=NO_MIRROR) as other:
                 _change(other, change)
@@ -123,9 +123,9 @@ def _change(catalog: deltasql.Catalog, change: str) -> None:
 
 
 def test_times_are_the_databases_and_grow_whatever_the_caller_thinks(opened):
-    """A clock that runs ahead or behind only sends the commit by the slow road."""
+    """A clock that runs ahead or behind only sends the commit as a transaction."""
     catalog, table = opened
-    fast = catalog._session.book.committer._fast
+    fast = catalog._session.book.committer._calls
     shown, at = fast._clock
     for wrong in (3_600_000, -3_600_000, -5):
         fast._clock = (shown + wrong, at)
@@ -198,7 +198,7 @@ def test_a_cut_connection_leaves_exactly_one_version(
 
             def cut(point: str) -> None:
                 passed.append(point)
-                if point == "before-fast-append":
+                if point == "before-append-call":
                     damage.enter_context(proxy.toxic("limit_data", direction, bytes=0))
                 elif point == "before-resolve":
                     damage.close()
@@ -264,7 +264,7 @@ def test_a_statement_that_outlives_its_connection_commits_once(
 def test_a_fenced_statement_does_nothing_any_more(opened, postgres_server, uri):
     """Whoever gives a lost statement up raises the table's time: it fails when it gets the lock."""
     catalog, table = opened
-    fast = catalog._session.book.committer._fast
+    fast = catalog._session.book.committer._calls
     ceilings: list[int] = []
     choose = type(fast)._ceiling
 
@@ -295,7 +295,7 @@ def test_fence_raises_the_time_and_never_lowers_it(opened):
     last = table.refresh().last_ict
     for ceiling, expected in ((last - 1, last), (last + 5, last + 5)):
         with committer.database.write() as work:
-            committer._fast.fence(work, table.table_id, ceiling)
+            committer._calls.fence(work, table.table_id, ceiling)
         assert table.refresh().last_ict == expected
 
 

@@ -40,7 +40,7 @@ from deltasql.protocol.codec import digest
 from deltasql.protocol.conflicts import is_blind_append
 from deltasql.protocol.identity import path_key
 
-# The database's clock is asked by the slow road; so often a commit takes it for that alone.
+# The database's clock is asked by transactions; so often an append is sent as one for that alone.
 _CLOCK_GOOD_FOR_MS = 60_000
 # So long a statement may wait for the lock; a fence moves the table's time ahead by no more.
 _PATIENCE_MS = 2_000
@@ -60,7 +60,7 @@ _FILE_COLUMNS = (
 
 
 class LostAppendError(Exception):
-    """The connection was lost under a fast append with this ceiling; the committer's own."""
+    """The connection was lost under a call with this ceiling; the committer's own."""
 
     def __init__(self, ceiling: int) -> None:
         super().__init__(ceiling)
@@ -68,7 +68,7 @@ class LostAppendError(Exception):
 
 
 @dataclass(slots=True)
-class FastAppends:
+class AppendCalls:
     """Commits blind appends by one statement where that is possible; safe in many threads."""
 
     database: Database
@@ -83,7 +83,7 @@ class FastAppends:
         self._clock = (now, self.ticks_ms())
 
     def commit(self, request: CommitRequest) -> Committed | None:
-        """Commit by the fast road; None if the slow one must be taken.
+        """Commit by one call; None if it takes a transaction.
 
         Raises:
             LostAppendError: the connection was lost; the append may be made, or still come.
@@ -143,12 +143,12 @@ class FastAppends:
             "partitions_emptied": known.partitions_emptied,
             "ceiling": ceiling,
         }
-        crash_point("before-fast-append")
+        crash_point("before-append-call")
         try:
             rows = self.database.write_once("append", **params)
         except CommitUnknownError as error:
             raise LostAppendError(ceiling) from error
-        crash_point("after-fast-append")
+        crash_point("after-append-call")
         if not rows:
             return None
         self.cache.note_partitions(known, plan.new_partitions)
