@@ -1,8 +1,8 @@
 """The files of a table at a version as Arrow, pruned in SQL.
 
 Partition filters are decided by typed values over the few combinations that exist; ranges of
-columns go to the statistics index. Both may keep too much and never too little; what SQL kept is
-pruned once more by the exact statistics of each file.
+columns go to the statistics index. Both may keep too much and never too little. What SQL kept is
+pruned once more by the statistics of each file, unless they could only tell the same again.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from deltasql.protocol.predicate import (
     columns_of,
     index_ranges,
     may_match,
+    parts_without_range,
 )
 from deltasql.protocol.stats import parse_stats
 
@@ -92,15 +93,16 @@ def _fetch(database: Database, query: FileQuery) -> pa.Table:
     columns = _stored(query)
     if query.predicate is None:
         return database.arrow_parted(_parted(database, query, columns), _schema(columns))
-    wide = tuple(dict.fromkeys((*columns, "partition_values", "stats")))
     with database.read() as work:
         pruning = _plan(work, query, query.predicate)
     if pruning.is_empty:
         return _schema(columns).empty_table()
+    more = () if pruning.is_exact else ("partition_values", "stats")
+    wide = tuple(dict.fromkeys((*columns, *more)))
     text, params = _statement(database, query, pruning, wide)
     fetch = database.arrow_few if pruning.is_narrow else database.arrow
     found = fetch(text, params, _schema(wide))
-    if pruning.partitions is None or not _named(query.predicate) <= query.partition_columns:
+    if not pruning.is_exact:
         found = _prune(found, query.predicate)
     return found.select(list(columns))
 
@@ -167,8 +169,11 @@ class _IndexedRange:
 
 @dataclass(frozen=True, slots=True)
 class _Pruning:
+    """What SQL is asked; `is_exact` if the statistics of the files it finds say no more."""
+
     partitions: tuple[str, ...] | None = None
     ranges: tuple[_IndexedRange, ...] = ()
+    is_exact: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -190,14 +195,30 @@ def _plan(work: Work, query: FileQuery, predicate: Predicate) -> _Pruning:
         and column.covers(query.version)
         and column.kind == ranges[column.name].kind
     )
+    rest = parts_without_range(predicate, _decided_columns(query, usable))
     if not _named(predicate) & query.partition_columns:
-        return _Pruning(None, usable)
+        return _Pruning(None, usable, is_exact=not rest)
+    is_exact = all(_named(part) <= query.partition_columns for part in rest)
     place = {"table_id": query.table_id, "version": query.version}
     texts = [text for (text,) in work.rows("partitions", **place)]
     kept = [text for text in texts if may_match(predicate, None, msgspec.json.decode(text))]
-    if len(kept) == len(texts) or len(kept) > _MOST_PARTITIONS:
-        return _Pruning(None if kept or not texts else (), usable)
-    return _Pruning(tuple(kept), usable)
+    if len(kept) == len(texts):
+        return _Pruning(None if kept else (), usable, is_exact)
+    if len(kept) > _MOST_PARTITIONS:
+        return _Pruning(None, usable)
+    return _Pruning(tuple(kept), usable, is_exact)
+
+
+def _decided_columns(query: FileQuery, usable: Sequence[_IndexedRange]) -> set[str]:
+    """Return the columns whose bounds SQL compares as well as the statistics could.
+
+    Texts are cut in the index, and files from before a column was indexed have no row there.
+    """
+    return {
+        one.column.name
+        for one in usable
+        if one.column.kind == "num" and one.column.has_all_files(query.first_version)
+    }
 
 
 def _reaches(work: Work, column: StatsColumn) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ from deltasql.protocol.predicate_ast import (
 )
 from deltasql.protocol.predicate_match import evaluate, may_match, surely_holds
 from deltasql.protocol.predicate_parse import parse_predicate
-from deltasql.protocol.predicate_ranges import IndexRange, index_ranges
+from deltasql.protocol.predicate_ranges import IndexRange, index_ranges, parts_without_range
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -47,6 +47,7 @@ __all__ = [
     "index_ranges",
     "may_match",
     "parse_predicate",
+    "parts_without_range",
     "surely_holds",
     "to_arrow",
 ]

@@ -20,9 +20,11 @@ from deltasql.protocol.predicate_ast import (
     Predicate,
 )
 from deltasql.protocol.stats import IndexBound, IndexKind, number_bound, text_bound
-from deltasql.protocol.values import FLOATS, is_nan
+from deltasql.protocol.values import FLOATS, INTEGER_BITS, is_nan
 
 _LAST = 0x10FFFF
+# Types of whole numbers: what is above one of them is at least the next one.
+_WHOLE = frozenset({*INTEGER_BITS, "date"})
 _SURROGATES = range(0xD800, 0xE000)
 
 
@@ -47,6 +49,22 @@ def index_ranges(predicate: Predicate) -> list[IndexRange]:
             known = found.get(one.column)
             found[one.column] = one if known is None else _narrow(known, one)
     return list(found.values())
+
+
+def parts_without_range(predicate: Predicate, columns: Collection[str]) -> list[Predicate]:
+    """Return the conjuncts that are more than a comparison of one of these columns with a value.
+
+    For the others, whether a file may hold a matching row is what its range tells.
+    """
+    parts = list(_conjuncts(predicate))
+    without_nan = {column for part in parts if (column := _excludes_nan(part)) is not None}
+    return [
+        part
+        for part in parts
+        if not isinstance(part, Comparison)
+        or part.column.physical[0] not in columns
+        or _range(part, without_nan) is None
+    ]
 
 
 def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
@@ -76,16 +94,23 @@ def _range(part: Predicate, without_nan: Collection[Column]) -> IndexRange | Non
     match part:
         case Comparison(operator="=" | "<=>", column=column, value=value):
             return _between(column, value, value)
-        case Comparison(operator="<" | "<=", column=column, value=value):
-            return _between(column, None, value)
-        case Comparison(operator=">" | ">=", column=column, value=value):
+        case Comparison(operator="<" | "<=" | ">" | ">=", column=column):
             is_sure = column.type.name not in FLOATS or column in without_nan
-            return _between(column, value, None) if is_sure else None
+            return _one_sided(part) if is_sure or part.operator in {"<", "<="} else None
         case InList(column=column, values=values) if values and not any(map(is_nan, values)):
             return _between(column, min(values), max(values))
         case Like(column=column):
             return _between(column, part.prefix, _after(part.prefix)) if part.prefix else None
     return None
+
+
+def _one_sided(part: Comparison) -> IndexRange | None:
+    value: Any = part.value
+    if part.column.type.name in _WHOLE:
+        value += {"<": -1, ">": 1}.get(part.operator, 0)
+    if part.operator in {"<", "<="}:
+        return _between(part.column, None, value)
+    return _between(part.column, value, None)
 
 
 def _between(column: Column, low: Any, high: Any) -> IndexRange | None:
