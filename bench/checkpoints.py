@@ -16,6 +16,7 @@ from bench.commits import fresh_place
 from bench.opens import TINY
 from bench.results import Bar, Case, Measured, Plan, Row, median_of, ratio
 from bench.tables import ensure, place_of
+from deltasql.testing import inspect
 
 KINDS = ("deltasql-sqlite", "deltasql-postgres", "deltalake")
 WIDE = "bulk-sqlite"
@@ -92,7 +93,7 @@ def twin(place: dict[str, Any], backend: str, n: int) -> dict[str, Any]:
     now = [1_800_000_000_000]
     numbers = itertools.count()
     with ours.connect(place, backend, "inline", clock=lambda: now[0]) as catalog:
-        catalog._session.new_id = lambda: str(uuid.UUID(int=next(numbers), version=4))
+        inspect(catalog).connection.new_id = lambda: str(uuid.UUID(int=next(numbers), version=4))
         location = f"{place['dir']}/{backend}"
         table = catalog.create_table(
             "t", location=location, schema=synthetic.SCHEMA, partition_by=["date"]

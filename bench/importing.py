@@ -16,6 +16,7 @@ from typing import Any
 from bench import ours
 from bench.child import CaseFailedError
 from bench.threads import server_cpu
+from deltasql.testing import inspect
 
 VALIDATING, INDEXING = "Validating", "Indexing statistics"
 _LOOK_EVERY_S = 0.25
@@ -134,7 +135,9 @@ def _import(catalog: Any, chosen: Any, log: str, name: str) -> dict[str, float]:
     def observe(progress: Any) -> None:
         change(progress.step if progress.step in {VALIDATING, INDEXING} else "Loading")
 
-    call = TableImport(catalog._session, log, name, ImportOptions(), chosen.engine, observe)
+    call = TableImport(
+        inspect(catalog).connection, log, name, ImportOptions(), chosen.engine, observe
+    )
     done = call.run()
     change("")
     if done.validation is None or not done.validation.is_equal:

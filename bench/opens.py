@@ -13,6 +13,7 @@ from typing import Any
 from bench import synthetic
 from bench.child import CaseFailedError
 from bench.peers import duck, ducklake_attach, iceberg_catalog
+from deltasql.testing import inspect
 
 _HELD = 5
 Answer = dict[str, Any]
@@ -80,7 +81,7 @@ def _deltasql(place: dict[str, Any], n: int, what: str, backend: str) -> Questio
         catalog = deltasql.connect(uri)
         # On PostgreSQL Arrow has a connection of its own; it belongs to connecting.
         one = pa.schema({"n": pa.int64()})
-        catalog._session.book.database.arrow("select cast(1 as bigint) as n", {}, one)
+        inspect(catalog).database.arrow("select cast(1 as bigint) as n", {}, one)
         return catalog
 
     return connect, lambda catalog: catalog.table("t"), ask

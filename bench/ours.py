@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.child import CaseFailedError
+from deltasql.testing import inspect
 
 BACKENDS = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 _NEVER = str(10**9 - 1)
@@ -47,7 +48,7 @@ def warm_arrow(catalog: Any) -> None:
     import pyarrow as pa
 
     one = pa.schema({"n": pa.int64()})
-    catalog._session.book.database.arrow("select cast(1 as bigint) as n", {}, one)
+    inspect(catalog).database.arrow("select cast(1 as bigint) as n", {}, one)
 
 
 def behind(catalog: Any) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 from bench import fill, ours, synthetic
 from bench.child import CaseFailedError, call
 from bench.results import Bar, Case, Measured, Plan, Row, percentile, ratio
+from deltasql.testing import inspect
 
 Answer = dict[str, Any]
 Samples = dict[str, list[tuple[float, float]]]
@@ -79,7 +80,7 @@ def measure(place: dict[str, Any], backend: str, big: int, per_partition: int) -
             clock.time(f"plan, {name}" if name in _PLANS else name, ask, times)
         for name, write, times in _writes(catalog, table, big):
             clock.time(name, write, times)
-        size = catalog._session.book.database.rows("database_size")[0][0]
+        size = inspect(catalog).database.rows("database_size")[0][0]
     found = {name: [list(one) for one in each] for name, each in clock.samples.items()}
     return {"samples": found, "opened": opened, "bytes": int(size)}
 
@@ -113,7 +114,7 @@ def _questions(
     }
     for name, (where, version, files) in wanted.items():
         yield name, lambda at=(where, version, files): _plan(table, *at)
-    tracker = MirrorStatusTracker(catalog._session.book.database)
+    tracker = MirrorStatusTracker(inspect(catalog).database)
     moment = table.snapshot(old).timestamp
     yield "history(20)", lambda: table.history(20)
     yield "the version of a time", lambda: table.snapshot(timestamp=moment)
@@ -152,10 +153,10 @@ def _writes(catalog: Any, table: Any, big: int) -> Iterator[tuple[str, Callable[
 
     yield "commit of a remove and an add", replace, _REPLACES
     spare = iter(sorted(one.name for one in catalog.tables() if one.name.startswith("o.")))
-    database, dropping = catalog._session.book.database, catalog._session.book.dropping()
+    database, dropping = inspect(catalog).database, inspect(catalog).metastore.dropping()
 
     def row() -> Any:
-        return catalog._session.book.table(next(spare))
+        return inspect(catalog).metastore.table(next(spare))
 
     spent = row()
     yield "retention of a smaller table", lambda: _forget(database, spent), 1

@@ -5,6 +5,7 @@ import pytest
 from builders import NO_MIRROR, rows
 from deltasql.errors import RecommitError
 from deltasql.mirror.saved import SAVED
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 from foreign import a_foreign_file, place_of, put_foreign
 from readers import read_deltalake, read_deltasql
@@ -27,17 +28,17 @@ def contest(table, *, ours=(10,), theirs=(100,)) -> dict[int, bytes]:
 def commit_unseen(table, *numbers: int) -> None:
     """Append in SQL without looking at the log; then the mirror finds what is there."""
     was_checked_before(table)
-    settings = table._session.settings
-    table._session.settings = NO_MIRROR
+    settings = inspect(table).settings
+    inspect(table).settings = NO_MIRROR
     for number in numbers:
         table.append(rows(number), commit_id=f"own-{number}")
-    table._session.settings = settings
-    table._session.engine.catch_up(table.table_id, seconds=60)
+    inspect(table).settings = settings
+    inspect(table).engine.catch_up(table.table_id, seconds=60)
 
 
 def was_checked_before(table) -> None:
     """Let this process be one that looked at the log before the foreign commit was put there."""
-    table._session.engine.ownership._owned.add(table.table_id)
+    inspect(table).connection.ownership._owned.add(table.table_id)
 
 
 def log_files(table) -> dict[str, bytes]:

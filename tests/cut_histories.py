@@ -14,6 +14,7 @@ from deltasql.mirror.checkpoint_rows import checkpoint_rows
 from deltasql.parity.row_digests import WrittenRows
 from deltasql.protocol.checkpoint import CheckpointShape
 from deltasql.protocol.files import checkpoint_path, commit_key
+from deltasql.testing import inspect
 from histories import START, History
 
 DAY = 24 * 3600 * 1000
@@ -41,10 +42,10 @@ def whole_checkpoint(root: Path, version: int) -> Path:
     place = root / checkpoint_path(version)
     with deltasql.connect(f"deltasql://sqlite/{root.parent}/scratch-{version}.db") as catalog:
         row = do_import(catalog, root).row
-        session = catalog._session
-        source = CheckpointSource(session.book.snapshot(row.table_id, version=version))
+        connection = inspect(catalog).connection
+        source = CheckpointSource(connection.metastore.snapshot(row.table_id, version=version))
         shape = CheckpointShape(source.snapshot.metadata, source.snapshot.protocol)
-        writer = CheckpointWriter(session.store_of(row))
+        writer = CheckpointWriter(connection.store_of(row))
         rows = checkpoint_rows(source, shape, WrittenRows(writer.group_rows))
         with writer.spool(version, shape.schema, rows) as (_, path):
             place.write_bytes(path.read_bytes())
@@ -52,13 +53,13 @@ def whole_checkpoint(root: Path, version: int) -> Path:
 
 
 def do_import(catalog, root: Path, name: str = "t", **options) -> Imported:
-    return TableImport(catalog._lazy.create(), str(root), name, ImportOptions(**options)).run()
+    return TableImport(catalog._lazy.create().connection, str(root), name, ImportOptions(**options)).run()
 
 
 def versions_of(catalog, name: str, first: int) -> dict[int, tuple]:
     """All that SQL says of the versions from one on: what a reader, a writer and a mirror see."""
-    row = catalog._session.book.table(name)
-    entries = {entry.version: entry for entry in catalog._session.book.history(row.table_id)}
+    row = inspect(catalog).metastore.table(name)
+    entries = {entry.version: entry for entry in inspect(catalog).metastore.history(row.table_id)}
     return {
         version: _version_of(catalog, row, version, entries[version])
         for version in range(first, row.current_version + 1)
@@ -66,7 +67,7 @@ def versions_of(catalog, name: str, first: int) -> dict[int, tuple]:
 
 
 def _version_of(catalog, row, version: int, entry) -> tuple:
-    book = catalog._session.book
+    book = inspect(catalog).metastore
     snapshot = book.snapshot(row.table_id, version=version)
     files = snapshot.files(_FILES).to_pylist()
     with CheckpointSource(snapshot).read() as read:
@@ -85,8 +86,8 @@ def _version_of(catalog, row, version: int, entry) -> tuple:
 
 def removed_through(catalog, name: str) -> list[int]:
     """The versions that removed the files that SQL still has as removed."""
-    row = catalog._session.book.table(name)
+    row = inspect(catalog).metastore.table(name)
     text = f"select removed_version from dl_removed_files where table_key = {row.table_key}"
     schema = pa.schema([("removed_version", pa.int64())])
-    found = catalog._session.book.database.arrow(text, {}, schema)
+    found = inspect(catalog).database.arrow(text, {}, schema)
     return sorted(set(found["removed_version"].to_pylist()))

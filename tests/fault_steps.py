@@ -16,6 +16,7 @@ from deltasql.errors import StorageError
 from deltasql.events import CheckpointFailed, Event
 from deltasql.protocol.files import LAST_CHECKPOINT
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.testing import inspect
 from deltasql.testing.faults import Fault, Kind
 from deltasql.testing.invariants import check_invariants
 
@@ -78,13 +79,13 @@ def suffer(uri: str, location: str, weather: Weather, **options) -> None:
         table.wait_mirrored()
         for number in range(3):
             table.append(rows(number))
-        catalog._session.engine.ownership.forget(table.table_id)
+        inspect(catalog).connection.ownership.forget(table.table_id)
         reconciler = catalog.mirror.reconciler()
         reconciler.desk = AlertDesk([told.append])
         weather.begin()
         for _ in range(PASSES):
             reconciler.run_once()
-            catalog._session.checkpoints.finish()
+            inspect(catalog).mirroring.checkpoints.finish()
         _look(catalog)
         assert weather.strikes(), "the step was never reached"
         assert table.state == "active", "it was taken for a conflict"
@@ -115,10 +116,10 @@ def _look(catalog: deltasql.Catalog) -> None:
 
 
 def _hinted(catalog: deltasql.Catalog, table: deltasql.Table) -> bool:
-    newest = catalog._session.checkpointer.log_files.newest_checkpoint(table.table_id)
+    newest = inspect(catalog).connection.log_files.newest_checkpoint(table.table_id)
     if newest is None:
         return False
-    store = catalog._session.store_of(table._row)
+    store = inspect(catalog).connection.store_of(table._row)
     try:
         return f'"version":{newest.version}'.encode() in store.get(LAST_CHECKPOINT)
     except StorageError:

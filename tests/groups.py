@@ -7,6 +7,7 @@ from typing import Any
 import deltasql
 import processes
 from builders import an_add
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 
 # Where an append that is sent alone stops first, by database.
@@ -24,7 +25,7 @@ def commit_in_one_group(
     An append of the test leads until all others wait. `hook` is called at every crash point after.
     """
     table.commit([an_add("warm")])  # groups are for tables whose definition is known
-    queues = catalog._session.book.committer._groups._queues
+    queues = inspect(catalog).metastore.committer._groups._queues
     all_wait = threading.Event()
 
     def hold(point: str) -> None:

@@ -18,6 +18,7 @@ from deltasql.client.imports import Imported, TableImport
 from deltasql.errors import DeltaSqlError
 from deltasql.importer.plan import ImportPlan
 from deltasql.protocol.files import LOG_FOLDER, commit_key
+from deltasql.testing import inspect
 from limits import Taken, measured
 
 # so many imports share a catalog
@@ -50,7 +51,7 @@ class Judge:
         done: Imported | None = None
         with measured() as taken:
             try:
-                done = TableImport(catalog._lazy.create(), str(root), "t").run()
+                done = TableImport(catalog._lazy.create().connection, str(root), "t").run()
             except DeltaSqlError as error:
                 check_error(error)
                 outcome = Outcome("refused", error.message, (error.code,))
@@ -88,7 +89,7 @@ def require_hidden(catalog: deltasql.Catalog, root: Path) -> None:
     """Nothing is visible; what stays for `resume` is whole and what the log says."""
     assert catalog.tables() == []
     for info in catalog.unfinished_imports():
-        row = catalog._session.book.table(info.name)
+        row = inspect(catalog).metastore.table(info.name)
         assert row.state is TableState.IMPORTING
         assert row.current_version >= row.first_version
         if row.first_version == 0 and (root / commit_key(0)).exists():
@@ -105,7 +106,7 @@ def require_right(catalog: deltasql.Catalog, done: Imported, root: Path) -> Outc
     for version in range(row.first_version, row.current_version + 1):
         path = root / commit_key(version)
         if path.exists() and path.stat().st_size:
-            assert catalog._session.book.payload(row.table_id, version) == path.read_bytes()
+            assert inspect(catalog).metastore.payload(row.table_id, version) == path.read_bytes()
     assert done.validation is not None
     codes = tuple(str(warning.code) for warning in done.warnings)
     wrong = [check.name for check in done.validation.failed]
@@ -120,7 +121,7 @@ def require_state(
     catalog: deltasql.Catalog, row: TableRow, told: dict[str, Any], version: int | None = None
 ) -> None:
     """SQL has of a version exactly what a naive replay gives."""
-    snapshot = catalog._session.book.snapshot(row.table_id, version=version)
+    snapshot = inspect(catalog).metastore.snapshot(row.table_id, version=version)
     files = snapshot.files(columns=("path", "dv_id", "size", "partition_values")).to_pylist()
     found = {
         (spelled(one["path"]), one["dv_id"]): (one["size"], json.loads(one["partition_values"]))

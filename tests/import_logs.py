@@ -9,6 +9,7 @@ import pytest
 from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.importer import load, tasks
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 
 START = 1_700_000_000_000
 PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
@@ -83,7 +84,7 @@ def write_log(root: Path, commits):
 
 
 def do_import(catalog, root, name="t", **options):
-    return TableImport(catalog._lazy.create(), str(root), name, ImportOptions(**options)).run()
+    return TableImport(catalog._lazy.create().connection, str(root), name, ImportOptions(**options)).run()
 
 
 def cut_by(monkeypatch, sizes):
@@ -120,5 +121,5 @@ def stop_at(point, turn):
 
 
 def files_of(catalog, table_id, version=None, where=None):
-    snapshot = catalog._session.book.snapshot(table_id, version=version, where=where)
+    snapshot = inspect(catalog).metastore.snapshot(table_id, version=version, where=where)
     return sorted(snapshot.files(columns=("path",))["path"].to_pylist())

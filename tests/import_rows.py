@@ -8,6 +8,8 @@ import json
 
 import pyarrow as pa
 
+from deltasql.testing import inspect
+
 _OWN = {"table_id", "file_id", "stats_key", "created_at", "updated_at", "recorded_at", "payload"}
 _OWN |= {"last_attempt_at", "next_attempt_at", "properties", "namespace", "name", "location"}
 _OWN |= {"location_key", "table_key"}
@@ -29,7 +31,7 @@ _STATS = ("dl_stats_num", "dl_stats_text")
 
 def book_rows(catalog, table_id: str) -> dict[str, list]:
     """All rows of a table by relation, sorted, without ids and times of the import itself."""
-    database = catalog._session.book.database
+    database = inspect(catalog).database
     relations = _relations(database)
     found = {
         name: _rows(database, f"select {{}} from {name} where {_place(names)}", names, table_id)
@@ -38,11 +40,11 @@ def book_rows(catalog, table_id: str) -> dict[str, list]:
     }
     for kind in _STATS:
         found[kind] = _index(database, kind, relations["dl_stats_columns"], table_id)
-    row = catalog._session.book.table_by_id(table_id)
+    row = inspect(catalog).metastore.table_by_id(table_id)
     noted = row.properties.get("import_metadata", {})
     found["import_metadata"] = sorted((k, str(v)) for k, v in noted.items() if k not in _CHANGING)
     found["payloads"] = [
-        catalog._session.book.payload(table_id, version)
+        inspect(catalog).metastore.payload(table_id, version)
         for version in range(row.oldest_version, row.current_version + 1)
     ]
     return found

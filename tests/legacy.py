@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import deltasql
+from deltasql.testing import inspect
 
 LOCAL = ("--engine", "local")
 
@@ -28,7 +29,7 @@ def row_of(target: str, name: str = "orders"):
     """Return a table as the book has it."""
     with deltasql.connect(target) as catalog:
         catalog.create_if_missing()
-        return catalog._session.book.table(name)
+        return inspect(catalog).metastore.table(name)
 
 
 def fingerprint(root: Path) -> dict[str, str]:

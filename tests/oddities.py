@@ -7,6 +7,7 @@ import deltasql
 from deltasql.client.imports import Imported, ImportOptions, TableImport
 from deltasql.protocol.files import LOG_FOLDER, commit_key
 from deltasql.protocol.identity import path_key
+from deltasql.testing import inspect
 from histories import History
 
 HEAD = 11
@@ -30,7 +31,7 @@ class OddLog:
     def bring(self, **options) -> Imported:
         """Import the log."""
         wanted = ImportOptions(**options)
-        return TableImport(self.catalog._lazy.create(), str(self.root), "t", wanted).run()
+        return TableImport(self.catalog._lazy.create().connection, str(self.root), "t", wanted).run()
 
     def read(self, version: int) -> bytes:
         return (self.root / commit_key(version)).read_bytes()
@@ -50,8 +51,8 @@ class OddLog:
             (self.root / commit_key(version)).unlink()
 
     def files(self, version: int) -> list[tuple[str, str, int]]:
-        row = self.catalog._session.book.table("t")
-        snapshot = self.catalog._session.book.snapshot(row.table_id, version=version)
+        row = inspect(self.catalog).metastore.table("t")
+        snapshot = inspect(self.catalog).metastore.snapshot(row.table_id, version=version)
         found = snapshot.files(columns=("path", "dv_id", "size")).to_pylist()
         return sorted((path_key(one["path"]), one["dv_id"], one["size"]) for one in found)
 
@@ -68,7 +69,7 @@ class OddLog:
     def require_nothing(self) -> None:
         """Nothing is left, visible or not."""
         assert self.catalog.tables() == []
-        assert self.catalog._session.book.tables() == []
+        assert inspect(self.catalog).metastore.tables() == []
 
 
 def checkpoint_name(version: int, form: str = "checkpoint.parquet") -> str:

@@ -17,6 +17,7 @@ from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import DeltaSqlError
 from deltasql.importer import tasks
 from deltasql.importer.progress import Progress
+from deltasql.testing import inspect
 from spark_stores import Opener, Through
 
 _TESTS = Path(__file__).parent
@@ -47,15 +48,15 @@ class Call:
         tasks.TASK_VERSIONS, tasks.SEGMENT_BYTES = CUT, self.segment_bytes
         with deltasql.connect(self.uri, storage_options=self.storage) as catalog:
             catalog.create_if_missing()
-            session = catalog._session
+            connection = inspect(catalog).connection
             with choose_engine("spark", master=self.master, conf=self.conf) as chosen:
                 _tell({"jvm": chosen.engine.session.context._gateway.proc.pid})
                 engine = chosen.engine
                 if self.fault is not None:
                     engine = Through(engine, Opener(self.source, *self.fault))
-                begun = "t" in [row.name for row in session.book.tables()]
+                begun = "t" in [row.name for row in connection.metastore.tables()]
                 options = ImportOptions(resume=begun)
-                call = TableImport(session, self.source, "t", options, engine, self._loaded)
+                call = TableImport(connection, self.source, "t", options, engine, self._loaded)
                 done = call.run()
                 java = chosen.engine.session.context._jvm.System.getProperty("java.home")
                 return {"engine": done.engine, "versions": done.counts.versions, "java": java}

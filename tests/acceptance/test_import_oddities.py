@@ -8,6 +8,7 @@ import pytest
 from deltasql.errors import LogGapError, MalformedActionError, UnsupportedFeatureError
 from deltasql.importer import tasks
 from deltasql.protocol.files import LOG_FOLDER, commit_key
+from deltasql.testing import inspect
 from histories import START
 from log_mutations import HINT
 from oddities import HEAD, OddLog, checkpoint_name, warned
@@ -140,7 +141,7 @@ def test_lines_may_end_as_they_like(odd, spelled):
         path.write_bytes(spelled(path.read_bytes()))
     done = odd.bring()
     odd.require_equal(done)
-    kept = odd.catalog._session.book.payload(done.table_id, 3)
+    kept = inspect(odd.catalog).metastore.payload(done.table_id, 3)
     assert kept == spelled(odd.history.commits[3])
 
 

@@ -17,6 +17,7 @@ import servers
 from builders import SCHEMA, an_add
 from deltasql.errors import DeltaSqlError
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.testing import inspect
 from readers import require
 from server_process import free_port
 
@@ -147,10 +148,10 @@ def test_an_open_catalog_does_not_show_its_password(postgres_server):
     options = {"aws_secret_access_key": CANARY, "aws_session_token": CANARY}
     with deltasql.connect(uri, settings=settings, storage_options=options) as catalog:
         table = catalog.create_table("t", location="memory://secrets/t", schema=SCHEMA)
-        session = catalog._session
-        for one in (catalog, session, settings, table, table.snapshot(), session.book):
+        opened = inspect(catalog)
+        for one in (catalog, opened, settings, table, table.snapshot(), opened.metastore):
             check(repr(one), str(one))
-        check(repr(session.book.database), repr(session.engine), repr(table.detail()))
+        check(repr(opened.database), repr(opened.engine), repr(table.detail()))
         check(repr(table.scan()), repr(catalog.transaction()), repr(table.history()))
         refused(lambda: catalog.table("nowhere"))
 
@@ -188,7 +189,7 @@ def test_storage_options_do_not_show_in_any_failure(number, closed_port, tmp_pat
     uri = f"deltasql://sqlite/{tmp_path}/c.db"
     with deltasql.connect(uri, storage_options=options, settings=Settings()) as catalog:
         refused(lambda: catalog.create_table("t", location=location, schema=SCHEMA))
-        check(repr(catalog._session), repr(catalog._session._stores))
+        check(repr(inspect(catalog).session), repr(inspect(catalog).connection.stores._opened))
 
 
 def test_store_settings_do_not_show_in_any_failure(closed_port, tmp_path):
@@ -201,7 +202,7 @@ def test_store_settings_do_not_show_in_any_failure(closed_port, tmp_path):
     check(repr(settings), str(settings))
     with deltasql.connect(settings=settings) as catalog:
         refused(lambda: catalog.create_table("t", location=location, schema=SCHEMA))
-        check(repr(catalog._session), repr(catalog._session.settings))
+        check(repr(inspect(catalog).session), repr(inspect(catalog).settings))
 
 
 @pytest.mark.parametrize(
@@ -237,7 +238,7 @@ def test_a_failed_mirror_keeps_no_secret(s3_server, fresh_name, tmp_path):
         assert table.commit([an_add("f", partition_values={})]) == 1
         status = catalog.mirror.status("t")
         refused(lambda: table.wait_mirrored(timeout=0.5))
-        stored = catalog._session.engine.tracker.get_status(table.table_id, 1)
+        stored = inspect(catalog).queue.get_status(table.table_id, 1)
         assert status["mirrored_through"] == 0
         assert stored.error_message
         assert any("Failed" in type(event).__name__ for event in events)

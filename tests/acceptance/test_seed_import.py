@@ -14,6 +14,7 @@ from commands import data
 from deltasql.catalog.rows import TableState
 from deltasql.importer import tasks
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from histories import START, History
 from legacy import LOCAL, checkpoint_at, fingerprint, row_of, write_legacy
 from readers import read_deltalake, sort_rows
@@ -77,14 +78,14 @@ def test_keeps_every_commit_byte_for_byte(call, source, target):
     call("import", source, target, *LOCAL)
     with deltasql.connect(target) as catalog:
         catalog.create_if_missing()
-        book = catalog._session.book
+        book = inspect(catalog).metastore
         for version in range(VERSIONS):
             kept = book.payload(row_of_open(catalog).table_id, version)
             assert kept == (source / commit_key(version)).read_bytes()
 
 
 def row_of_open(catalog):
-    return catalog._session.book.table("mytable")
+    return inspect(catalog).metastore.table("mytable")
 
 
 @pytest.mark.req("R83")

@@ -10,6 +10,7 @@ import deltasql
 from commands import data
 from deltasql.catalog.rows import TableState
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from histories import History
 from legacy import LOCAL, checkpoint_at, fingerprint, row_of, spoil, write_legacy
 from readers import read_deltalake, sort_rows
@@ -178,7 +179,7 @@ def test_rollback_deletes_the_rows_and_leaves_the_source(call, legacy, target):
     assert fingerprint(legacy) == before
     with deltasql.connect(target) as catalog:
         catalog.create_if_missing()
-        rows = catalog._session.book.database.rows
+        rows = inspect(catalog).database.rows
         assert rows("all_tables") == []
     call("import", legacy, target, *LOCAL)
 

@@ -19,6 +19,7 @@ from deltasql.protocol.codec import decode_commit
 from deltasql.protocol.files import checkpoint_path, commit_key
 from deltasql.protocol.validate import validate_payload
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.testing import inspect
 from deltasql.testing.faults import Fault, Kind
 from deltasql.testing.faulty import FaultyStore
 from readers import READERS, read_deltasql
@@ -60,7 +61,7 @@ def commit_text(table, version: int) -> str:
 
 
 def status(catalog, table, version: int):
-    return catalog._session.engine.tracker.get_status(table.table_id, version)
+    return inspect(catalog).queue.get_status(table.table_id, version)
 
 
 @pytest.mark.req("R1")
@@ -150,7 +151,7 @@ def test_duplicate_mirror_attempt(catalog, table, faults):
     version = table.append(rows(1))
     faults.clear()
     table.wait_mirrored()
-    engine, row = catalog._session.engine, table.refresh()
+    engine, row = inspect(catalog).engine, table.refresh()
     assert engine.mirror_version(row, version).outcome is Mirrored.ALREADY
     assert table.state == "active"
 
@@ -180,7 +181,7 @@ def test_recording_success(catalog, table):
 def test_recording_failure(catalog, table, faults):
     faults.append(Fault(Kind.FAIL_BEFORE, "put_if_absent", times=10**6))
     version = table.commit([an_add("f")])
-    engine = catalog._session.engine
+    engine = inspect(catalog).engine
     for _ in range(4):
         engine.catch_up(table.table_id, seconds=5)
     found = status(catalog, table, version)
@@ -196,7 +197,7 @@ def test_pending_status(catalog_uri, tmp_path):
         assert status(catalog, table, version).status is MirrorState.PENDING
         # two that try at once put the same bytes: one commit, no conflict
         row = table.refresh()
-        engine = catalog._session.engine
+        engine = inspect(catalog).engine
         engine.mirror_batch(row)
         engine.mirror_batch(row)
         assert table.state == "active"
@@ -231,7 +232,7 @@ def test_lag_alerting(catalog_uri, tmp_path, events):
 def test_gap_detection(catalog_uri, tmp_path):
     with deltasql.connect(catalog_uri, settings=LATER) as catalog:
         table = a_table(catalog, tmp_path)
-        tracker = catalog._session.engine.tracker
+        tracker = inspect(catalog).queue
         tracker.mark_failed(table.table_id, 0, "no", now=1, final=True)
         assert tracker.find_failed(table.table_id) == [0]
         assert [found.status for found in tracker.find_behind()] == ["FAILED"]
@@ -266,7 +267,7 @@ def test_gap_notification(catalog, table, faults):
 def test_conditional_put(table):
     """The local store creates by a hard link, which fails where the name is taken."""
     assert table.append(rows(1)) == 1
-    store = table._session.store_of(table._row)
+    store = inspect(table).connection.store_of(table._row)
     with pytest.raises(deltasql.errors.ObjectExistsError):
         store.put_if_absent(commit_key(1), b"other")
 
@@ -327,7 +328,7 @@ def test_checkpoint_validation(catalog, table):
 def test_external_reader_test(catalog, table, reader):
     for number in range(12):
         table.append(rows(number))
-    catalog._session.checkpoints.finish()
+    inspect(catalog).mirroring.checkpoints.finish()
     assert READERS[reader](str(place(table))) == read_deltasql(table)
 
 

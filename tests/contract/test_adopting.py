@@ -20,6 +20,7 @@ from deltasql.errors import (
 )
 from deltasql.protocol.actions import Add, Cdc, Metadata
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 from foreign import a_foreign_file, place_of, put_foreign
 
@@ -76,7 +77,7 @@ def test_very_many_commits_are_adopted_with_their_bytes(catalog, catalog_uri, ta
         payloads.append(put_foreign(table, version, *actions))
     done = recover(catalog_uri)
     assert (done.adopted, done.version) == (300, 301)
-    stored = [catalog._session.book.payload(table.table_id, v) for v in range(2, 302)]
+    stored = [inspect(catalog).metastore.payload(table.table_id, v) for v in range(2, 302)]
     assert stored == payloads
     with recovered(catalog_uri) as fresh:
         numbers = [int(path.split("-")[1].removesuffix(".parquet")) for path in live]
@@ -174,9 +175,9 @@ def test_a_file_that_vacuum_is_deleting_is_refused(catalog, table, kind):
         path="_change_data/c.parquet", partition_values={"day": "a"}, size=1, data_change=False
     )
     put_foreign(table, 2, add, cdc)
-    session, row = catalog._session, table.refresh()
-    leases = Leases(session.book.database, "vacuum")
-    vacuum = VacuumBook(session.book.database, leases, session.book.identity.epoch)
+    metastore, row = inspect(catalog).metastore, table.refresh()
+    leases = Leases(metastore.database, "vacuum")
+    vacuum = VacuumBook(metastore.database, leases, metastore.identity.epoch)
     horizon = vacuum.horizon(row, cutoff=0, orphans_before=2**60)
     key = add.path if kind == "data" else cdc.path
     batch = VacuumBatch(frozenset({key}))

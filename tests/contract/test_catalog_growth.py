@@ -9,6 +9,7 @@ import pytest
 import deltasql
 from builders import a_table, some
 from deltasql.catalog.queries import load_queries
+from deltasql.testing import inspect
 
 pytestmark = pytest.mark.req("R95")
 # SQLite has one plan for every size; PostgreSQL plans by sizes.
@@ -39,7 +40,7 @@ def table(catalog_uri, tmp_path):
 @pytest.fixture
 def server(table):
     """A connection to a PostgreSQL that holds the table and many others beside it."""
-    database = table._session.book.database
+    database = inspect(table).database
     with psycopg.connect(database._conninfo, autocommit=True) as connection:
         connection.execute(f"set search_path to {database.schema}")
         connection.execute("set plan_cache_mode to force_generic_plan")  # as deltasql does
@@ -67,7 +68,7 @@ def is_statement(name, text):
 
 @ON_SQLITE
 def test_no_statement_of_sqlite_walks_over_the_rows_of_all_tables(table):
-    database = table._session.book.database
+    database = inspect(table).database
     names = [name for name, text in load_queries("sqlite").items() if is_statement(name, text)]
     for name in some(names):
         big = {table for table in walked(database, name) if BIG.fullmatch(table)}
@@ -76,7 +77,7 @@ def test_no_statement_of_sqlite_walks_over_the_rows_of_all_tables(table):
 
 @ON_SQLITE
 def test_what_speaks_of_a_removed_file_later_is_found_by_its_key(table):
-    database = table._session.book.database
+    database = inspect(table).database
     text = database.queries.get("tombstones_at", columns="f.path").text
     with database.read() as work:
         rows = work.connection.rows(f"explain query plan {text}", b"{}")
@@ -118,7 +119,7 @@ def nodes(plan):
 
 
 def explained(connection, table, name):
-    text = table._session.book.database.queries.get(name).text
+    text = inspect(table).database.queries.get(name).text
     values = {"table_id": table.table_id}
     found = connection.execute(f"explain (analyze, format json) {text}", values).fetchone()[0]
     return list(nodes((json.loads(found) if isinstance(found, str) else found)[0]["Plan"]))

@@ -19,6 +19,7 @@ from deltasql.parity.row_digests import WrittenRows
 from deltasql.protocol.actions import DeletionVector, Protocol
 from deltasql.protocol.checkpoint import CheckpointShape
 from deltasql.protocol.files import LAST_CHECKPOINT, checkpoint_path
+from deltasql.testing import inspect
 
 LONG_AGO = 1_800_000_000_000
 MANY = 3_000  # more than one batch of SQLite's driver
@@ -44,7 +45,7 @@ def catalog(catalog_uri):
 
 
 def source_of(catalog, table, version: int) -> CheckpointSource:
-    return CheckpointSource(catalog._session.book.snapshot(table.table_id, version=version))
+    return CheckpointSource(inspect(catalog).metastore.snapshot(table.table_id, version=version))
 
 
 def paths_of(batches) -> list[str]:
@@ -98,7 +99,7 @@ def test_bytes_do_not_depend_on_the_pieces_that_rows_come_in(
     catalog, tmp_path, version, group_rows
 ):
     table = a_history(catalog, tmp_path)
-    store = catalog._session.store_of(catalog._session.book.table("orders"))
+    store = inspect(catalog).connection.store_of(inspect(catalog).metastore.table("orders"))
     source = source_of(catalog, table, version)
     whole = spooled(source, store, group_rows)
     assert spooled(source, store, group_rows, one_by_one) == whole
@@ -141,7 +142,7 @@ def test_a_file_that_is_removed_while_the_files_are_read_appears_once(catalog, t
 def test_a_version_that_was_forgotten_meanwhile_is_not_read(catalog, tmp_path):
     table = a_history(catalog, tmp_path)
     source = source_of(catalog, table, 3)
-    book = catalog._session.book
+    book = inspect(catalog).metastore
     with book.database.write() as work:
         work.run("raise_history_floor", table_id=table.table_id, floor=4)
     snapshot = source.snapshot
@@ -233,7 +234,7 @@ def test_a_spool_whose_bytes_changed_is_found(catalog, tmp_path):
     table = a_history(catalog, tmp_path)
     source = source_of(catalog, table, 4)
     shape = CheckpointShape(source.snapshot.metadata, source.snapshot.protocol)
-    store = catalog._session.store_of(catalog._session.book.table("orders"))
+    store = inspect(catalog).connection.store_of(inspect(catalog).metastore.table("orders"))
     written = WrittenRows(10)
     rows = checkpoint_rows(source, shape, written)
     with CheckpointWriter(store, group_rows=10).spool(4, shape.schema, rows) as (file, path):
@@ -270,7 +271,7 @@ def test_another_head_is_found(catalog, tmp_path):
     table = a_history(catalog, tmp_path)
     source = source_of(catalog, table, 4)
     shape = CheckpointShape(source.snapshot.metadata, source.snapshot.protocol)
-    store = catalog._session.store_of(catalog._session.book.table("orders"))
+    store = inspect(catalog).connection.store_of(inspect(catalog).metastore.table("orders"))
     written = WrittenRows(1000)
     head, *rest = checkpoint_rows(source, shape, written)
     swapped = pa.concat_tables([head.slice(1), head.slice(0, 1)])

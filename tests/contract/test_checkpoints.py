@@ -18,6 +18,7 @@ from deltasql.events import CheckpointFailed, CheckpointWritten
 from deltasql.protocol.actions import DomainMetadata
 from deltasql.protocol.files import LAST_CHECKPOINT, checkpoint_path, commit_key
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 from readers import READERS, read_deltasql
 
@@ -52,9 +53,9 @@ def test_every_tenth_version_has_one_and_the_first_has_none(catalog_uri, tmp_pat
     assert hint_of(table)["version"] == 10
     with deltasql.connect(catalog_uri) as catalog:
         catalog.create_if_missing()
-        status = catalog._session.engine.tracker.get_status(table.table_id, 10)
+        status = inspect(catalog).queue.get_status(table.table_id, 10)
         assert (status.json_written, status.checkpoint_written) == (True, True)
-        assert not catalog._session.engine.tracker.get_status(table.table_id, 9).checkpoint_written
+        assert not inspect(catalog).queue.get_status(table.table_id, 9).checkpoint_written
         assert catalog.mirror.verify("orders") == []
 
 
@@ -166,15 +167,15 @@ def test_bytes_are_the_same_twice_and_on_every_database(postgres_server, tmp_pat
         ticks = iter(range(1_800_000_000_000, 1_900_000_000_000, 1000))
         with deltasql.connect(uri, clock=lambda ticks=ticks: next(ticks)) as catalog:
             catalog.create_if_missing()
-            session = catalog._session
-            chance, session.new_id = session.new_id, lambda: str(uuid.UUID(int=7))
+            connection = inspect(catalog).connection
+            chance, connection.new_id = connection.new_id, lambda: str(uuid.UUID(int=7))
             table = catalog.create_table(
                 "t",
                 location=str(tmp_path / f"t{number}"),
                 schema=rows(1).schema,
                 partition_by=["day"],
             )
-            session.new_id = chance
+            connection.new_id = chance
             created = table.snapshot().metadata
             for path in ("z", "a", "é", "Z", "%20", "b c"):
                 table.commit([an_add(path, day=path)], txn=(f"app {path}", 1))
@@ -223,14 +224,14 @@ def test_a_checkpoint_that_fails_leaves_the_commit_alone_and_is_tried_again(
     events = []
     with deltasql.connect(catalog_uri, sink=events.append) as catalog:
         table = a_table(catalog, tmp_path, properties={"delta.checkpointInterval": "2"})
-        checkpointer = catalog._session.checkpointer
+        checkpointer = inspect(catalog).checkpointer
         broken = CheckpointError("no room")
         with monkeypatch.context() as patch:
             patch.setattr(type(checkpointer), "_write", _raise(broken))
             table.append(rows(1))
             table.append(rows(2))
             _until(lambda: any(isinstance(e, CheckpointFailed) for e in events))
-            status = catalog._session.engine.tracker.get_status(table.table_id, 2)
+            status = inspect(catalog).queue.get_status(table.table_id, 2)
             assert (str(status.status), status.checkpoint_written) == ("SUCCESS", False)
         _until(lambda: any(isinstance(e, CheckpointWritten) for e in events))
         assert hint_of(table)["version"] == 2
@@ -256,7 +257,7 @@ def _until(holds, seconds: float = 30.0) -> None:
 def test_one_worker_has_the_lease_and_a_late_one_finds_out(catalog_uri, tmp_path):
     with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
         table = a_table(catalog, tmp_path)
-        database = catalog._session.book.database
+        database = inspect(catalog).database
         one, other = (Leases(database, name, ttl_ms=60_000) for name in ("one", "other"))
         lease = one.acquire(table.table_id, "checkpoint")
         assert other.acquire(table.table_id, "checkpoint") is None
@@ -273,7 +274,7 @@ def test_one_worker_has_the_lease_and_a_late_one_finds_out(catalog_uri, tmp_path
 def test_a_lease_that_ran_out_can_be_taken_and_fences_its_old_holder(catalog_uri, tmp_path):
     with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
         table = a_table(catalog, tmp_path)
-        database = catalog._session.book.database
+        database = inspect(catalog).database
         paused, quick = Leases(database, "paused", ttl_ms=0), Leases(database, "quick")
         old = paused.acquire(table.table_id, "checkpoint")
         assert quick.acquire(table.table_id, "checkpoint") is not None
@@ -324,7 +325,7 @@ def test_a_checkpoint_that_fails_does_not_hold_up_a_pass(catalog_uri, tmp_path, 
     with deltasql.connect(catalog_uri, settings=settings) as catalog:
         table = a_table(catalog, tmp_path)
         table.append(rows(1))
-        checkpointer = catalog._session.checkpointer
+        checkpointer = inspect(catalog).checkpointer
         with monkeypatch.context() as patch:
             patch.setattr(type(checkpointer), "_write", _raise(CheckpointError("no room")))
             assert catalog.mirror.run_once().mirrored == 2

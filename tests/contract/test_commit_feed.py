@@ -6,6 +6,7 @@ import deltasql
 from builders import NO_MIRROR, a_table, an_add
 from deltasql.catalog.commit_feed import open_feed, read_head
 from deltasql.errors import TableNotFoundError, VersionNotFoundError
+from deltasql.testing import inspect
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def table(catalog, tmp_path):
 
 
 def test_versions_in_order_with_their_tokens_and_times(catalog, table):
-    database = catalog._session.book.database
+    database = inspect(catalog).database
     with open_feed(database, table.table_id) as feed:
         table.commit([an_add("late.parquet")])
         refs = list(feed.commits(1, feed.row.current_version))
@@ -41,7 +42,7 @@ def test_versions_in_order_with_their_tokens_and_times(catalog, table):
 
 
 def test_a_version_that_is_not_there_is_never_passed_over(catalog, table):
-    database = catalog._session.book.database
+    database = inspect(catalog).database
     with open_feed(database, table.table_id) as feed:
         assert [ref.version for ref in feed.commits(3, 3)] == [3]
         assert list(feed.commits(4, 3)) == []
@@ -50,7 +51,7 @@ def test_a_version_that_is_not_there_is_never_passed_over(catalog, table):
 
 
 def test_the_head_moves_with_every_commit(catalog, table):
-    database = catalog._session.book.database
+    database = inspect(catalog).database
     before = read_head(database, table.table_id)
     assert before == read_head(database, table.table_id)
     table.commit([an_add("late.parquet")])
@@ -61,7 +62,7 @@ def test_the_head_moves_with_every_commit(catalog, table):
 
 
 def test_a_table_that_is_not_there(catalog, table):
-    database = catalog._session.book.database
+    database = inspect(catalog).database
     nobody = "00000000-0000-4000-8000-000000000000"
     assert read_head(database, nobody) is None
     with pytest.raises(TableNotFoundError), open_feed(database, nobody):

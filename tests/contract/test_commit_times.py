@@ -14,6 +14,7 @@ from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import VersionNotFoundError
 from deltasql.importer import tasks
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from foreign import a_foreign_file, put_foreign
 from histories import START, History
 
@@ -61,7 +62,7 @@ def test_an_imported_log_is_read_at_every_time(catalog_uri, tmp_path, monkeypatc
     write_log(tmp_path / "t", own_times)
     with deltasql.connect(catalog_uri) as catalog:
         catalog.create_if_missing()
-        TableImport(catalog._lazy.create(), str(tmp_path / "t"), "t", ImportOptions()).run()
+        TableImport(catalog._lazy.create().connection, str(tmp_path / "t"), "t", ImportOptions()).run()
         table = catalog.table("t")
         require_exact(table)
         for entry in table.history():
@@ -93,14 +94,14 @@ def test_versions_above_the_known_one_do_not_count(catalog_uri, tmp_path):
         known = table.refresh()
         table.append(rows(2))
         later = table.history(1)[0].committed_at
-        with catalog._session.book.database.read() as work:
+        with inspect(catalog).database.read() as work:
             assert version_at(work, known, later) == 1
 
 
 def test_a_time_is_looked_up_by_an_index(catalog_uri, tmp_path):
     with deltasql.connect(catalog_uri) as catalog:
         table = a_table(catalog, tmp_path)
-        database = catalog._session.book.database
+        database = inspect(catalog).database
         values = {"table_id": table.table_id, "first": 0, "last": 9, "timestamp": START}
         plan = plan_of(database, "version_at", values)
     assert "dl_table_versions_time" in plan

@@ -21,6 +21,7 @@ from deltasql.errors import CommitConflictError, MirrorConflictError, OwnershipE
 from deltasql.protocol.actions import Add, Cdc, Txn
 from deltasql.protocol.codec import decode_commit, serialize_actions
 from deltasql.protocol.files import commit_key, commit_name
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 from foreign import a_foreign_file, place_of, put_foreign
@@ -56,7 +57,7 @@ def recommit(catalog, table, **acknowledged: int):
 
 def test_the_foreign_commit_becomes_the_next_version_and_ours_stay(catalog, table):
     foreign = contest(table, ours=(10, 11))
-    book = catalog._session.book
+    book = inspect(catalog).metastore
     before = {version: book.payload(table.table_id, version) for version in range(4)}
     history = table.history()
     (done,) = recommit(catalog, table, **{"own-10": 2, "own-11": 3})
@@ -80,7 +81,7 @@ def test_the_new_version_says_where_it_came_from(catalog, table):
     assert info["deltasqlRecommittedFrom"] == 2
     assert info["txnId"] == entry.commit_id
     assert info["inCommitTimestamp"] == info["timestamp"] == entry.committed_at
-    payload = catalog._session.book.payload(table.table_id, 3)
+    payload = inspect(catalog).metastore.payload(table.table_id, 3)
     assert serialize_actions(decode_commit(payload, version=3)) == payload
 
 
@@ -202,10 +203,10 @@ def test_a_delete_over_commits_without_files(catalog, table):
     live = table.snapshot().files(["path", "size"]).to_pylist()[0]
     gone = a_remove(a_foreign_file(table, 1), path=live["path"], size=live["size"])
     put_foreign(table, 2, gone)
-    settings, table._session.settings = table._session.settings, NO_MIRROR
+    settings, inspect(table).settings = inspect(table).settings, NO_MIRROR
     table.commit([], txn=("app", 1))
-    table._session.settings = settings
-    catalog._session.engine.catch_up(table.table_id, seconds=60)
+    inspect(table).settings = settings
+    inspect(catalog).engine.catch_up(table.table_id, seconds=60)
     recommit(catalog, table)
     assert (table.version, ids(table), ids(table, version=2)) == (3, [], [1])
 
@@ -216,7 +217,7 @@ def test_applications_go_on_where_the_foreign_commits_left_them(catalog, table):
         put_foreign(table, version, file, Txn(app_id="theirs", version=number), **BLIND)
     commit_unseen(table, 10)
     recommit(catalog, table)
-    assert catalog._session.book.txn_version(table.table_id, "theirs") == 5
+    assert inspect(catalog).metastore.txn_version(table.table_id, "theirs") == 5
     assert table.append(rows(20), txn=("theirs", 5)) == 4  # the version that holds it
     assert table.append(rows(20), txn=("theirs", 6)) == 5
 
@@ -228,12 +229,12 @@ def test_change_data_goes_with_its_commit(catalog, tmp_path):
         path=added.path, partition_values=added.partition_values, size=added.size, data_change=False
     )
     put_foreign(table, 1, added, cdc)
-    settings, table._session.settings = table._session.settings, NO_MIRROR
+    settings, inspect(table).settings = inspect(table).settings, NO_MIRROR
     table.commit([], txn=("app", 1))
-    table._session.settings = settings
-    catalog._session.engine.catch_up(table.table_id, seconds=60)
+    inspect(table).settings = settings
+    inspect(catalog).engine.catch_up(table.table_id, seconds=60)
     recommit(catalog, table)
-    payload = catalog._session.book.payload(table.table_id, 2)
+    payload = inspect(catalog).metastore.payload(table.table_id, 2)
     assert [a.path for a in decode_commit(payload, version=2) if isinstance(a, Cdc)] == [cdc.path]
 
 
@@ -300,7 +301,7 @@ def test_row_ids_are_given_out_by_sql(catalog, tmp_path):
     assert all(one.done for one in catalog.mirror.repair("orders", recommit=True))
     found = []
     for version in range(first, first + 3):
-        payload = catalog._session.book.payload(table.table_id, version)
+        payload = inspect(catalog).metastore.payload(table.table_id, version)
         adds = [a for a in decode_commit(payload, version=version) if isinstance(a, Add)]
         found += [(add.base_row_id, add.default_row_commit_version - first) for add in adds]
     assert found == [(0, 0), (1, 1), (2, 2)]
@@ -316,14 +317,14 @@ def test_no_vacuum_deletes_the_files_of_a_foreign_commit_that_the_mirror_has_not
     put_foreign(table, 2, a_foreign_file(table, 100), **BLIND)
     for file in place_of(table).rglob("*.parquet"):
         os.utime(file, (1, 1))
-    settings = table._session.settings
-    table._session.settings = NO_MIRROR
+    settings = inspect(table).settings
+    inspect(table).settings = NO_MIRROR
     assert table.append(rows(10)) == 2
-    table._session.settings = settings
+    inspect(table).settings = settings
     with pytest.raises(OwnershipError, match="is not the version that SQL has"):
         table.vacuum(dry_run=False, retain=timedelta(0), allow_short_retention=True, orphans=True)
     with pytest.raises(OwnershipError):
         catalog.drop("orders", purge=True, force=True)
-    table._session.engine.catch_up(table.table_id, seconds=60)
+    inspect(table).engine.catch_up(table.table_id, seconds=60)
     assert all(one.done for one in catalog.mirror.repair("orders", recommit=True))
     assert ids(table) == [1, 10, 100]

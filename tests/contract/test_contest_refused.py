@@ -15,6 +15,7 @@ from deltasql.catalog.vacuum_book import VacuumBatch, VacuumBook
 from deltasql.errors import LogGapError, MalformedActionError, TableStateError
 from deltasql.protocol.actions import DomainMetadata, Metadata, Protocol, Txn, UnknownAction
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from foreign import a_foreign_file, place_of, put_foreign
 
 pytestmark = pytest.mark.req("R87")
@@ -141,7 +142,7 @@ def test_a_file_that_both_added(catalog, table):
 def test_a_file_that_sql_has_added_and_removed_does_not_come_back(catalog, table):
     theirs = a_foreign_file(table, 100)
     put_foreign(table, 2, theirs, **BLIND)
-    table._session.settings = NO_MIRROR
+    inspect(table).settings = NO_MIRROR
     table.commit([theirs])
     table.commit([a_remove(theirs)])
     refused(catalog, table, "both wrote the same file")
@@ -205,7 +206,7 @@ def test_what_the_tables_rules_forbid(catalog, tmp_path):
     table = a_table(catalog, tmp_path, properties={"delta.appendOnly": "true"})
     table.append(rows(1))
     put_foreign(table, 2, a_remove(live_add(table)))
-    table._session.settings = NO_MIRROR
+    inspect(table).settings = NO_MIRROR
     table.commit([], txn=("app", 1))
     refused(catalog, table, "append-only")
 
@@ -214,9 +215,9 @@ def test_a_file_that_vacuum_is_deleting(catalog, table):
     """Marked while nobody had noticed the foreign commit."""
     table.append(rows(2))
     put_foreign(table, 1, a_foreign_file(table, 100), **BLIND)
-    session, row = catalog._session, table.refresh()
-    leases = Leases(session.book.database, "vacuum")
-    vacuum = VacuumBook(session.book.database, leases, session.book.identity.epoch)
+    metastore, row = inspect(catalog).metastore, table.refresh()
+    leases = Leases(metastore.database, "vacuum")
+    vacuum = VacuumBook(metastore.database, leases, metastore.identity.epoch)
     horizon = vacuum.horizon(row, cutoff=0, orphans_before=2**60)
     batch = VacuumBatch(frozenset({"day=a/foreign-100.parquet"}))
     assert vacuum.mark(leases.acquire(row.table_id, "vacuum"), row, horizon, batch)
@@ -228,7 +229,7 @@ def test_versions_that_sql_has_forgotten(catalog, table):
     contest(table, ours=(10, 11))
     found = FoundCommit.read(2, (place_of(table) / commit_key(2)).read_bytes())
     row = replace(table.refresh(), history_floor=3)
-    (one,) = catalog._session.book.recommitter().plan(row, [found]).commits
+    (one,) = inspect(catalog).metastore.recommitter().plan(row, [found]).commits
     assert one.obstacle == "SQL has forgotten what came before version 3"
 
 
@@ -258,6 +259,6 @@ def test_a_conflict_that_was_settled_meanwhile(catalog, table):
     found = FoundCommit.read(2, contest(table)[2])
     catalog.mirror.repair("orders", replace=True)
     with pytest.raises(TableStateError, match="settled meanwhile"):
-        catalog._session.book.recommitter().commit(table.table_id, [found])
+        inspect(catalog).metastore.recommitter().commit(table.table_id, [found])
     assert table.version == 2
-    assert catalog._session.book.version_of(table.table_id, recommit_token(found)) is None
+    assert inspect(catalog).metastore.version_of(table.table_id, recommit_token(found)) is None

@@ -19,6 +19,7 @@ from deltasql.mirror.saved import SAVED
 from deltasql.parity.log import Difference
 from deltasql.protocol.codec import digest
 from deltasql.protocol.files import checkpoint_path, commit_key, commit_name
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from foreign import a_foreign_file, place_of, put_foreign
 from readers import READERS, read_deltasql
@@ -41,7 +42,7 @@ def table(catalog, tmp_path):
 
 def test_no_acknowledged_version_changes_its_number_or_its_bytes(catalog, table):
     foreign = contest(table, ours=(10, 11), theirs=(100, 101))
-    book = catalog._session.book
+    book = inspect(catalog).metastore
     before = {version: book.payload(table.table_id, version) for version in range(4)}
     done = catalog.mirror.repair("orders", replace=True)
     assert [(one.finding.version, one.done) for one in done] == [(2, True), (3, True)]
@@ -229,7 +230,7 @@ def test_nobody_commits_and_nobody_else_repairs_meanwhile(catalog, table, catalo
                     other.mirror.repair("orders", replace=True)
                 refusals.append(error.value)
                 (place_of(table) / commit_key(2)).unlink()
-                stored = other._session.book.payload(table.table_id, 1)
+                stored = inspect(other).metastore.payload(table.table_id, 1)
                 (place_of(table) / commit_key(1)).write_bytes(stored)
 
     with hooked(intrude):

@@ -26,7 +26,7 @@ def source(tmp_path):
 def catalog(catalog_uri, source):
     with deltasql.connect(catalog_uri, settings=EAGER) as opened:
         opened.create_if_missing()
-        TableImport(opened._lazy.create(), str(source), "t").run()
+        TableImport(opened._lazy.create().connection, str(source), "t").run()
         yield opened
 
 

@@ -11,6 +11,7 @@ from builders import NO_MIRROR, SCHEMA, ids, rows
 from deltasql.errors import OwnershipError, TableExistsError, TableStateError
 from deltasql.log.owner import OWNER_KEY, Owner, encode_owner
 from deltasql.settings import Settings
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 
@@ -38,7 +39,7 @@ def test_of_two_catalogs_that_create_at_one_place_one_is_refused(
             catalog.create_table("ours", location=place, schema=SCHEMA)
         assert catalog.tables() == []
         made[1].append(rows(1))
-        other._session.engine.catch_up(made[1].table_id, seconds=10)
+        inspect(other).engine.catch_up(made[1].table_id, seconds=10)
         check_invariants(other, "theirs")
         assert ids(other.table("theirs")) == [1]
 
@@ -117,7 +118,7 @@ def test_a_create_gets_its_marker_back_that_another_one_took_for_a_leftover(cata
             other = Owner(catalog_id, 1, str(uuid.uuid4()))
             (place / OWNER_KEY).write_bytes(encode_owner(other))
 
-    catalog_id = catalog._session.book.identity.catalog_id
+    catalog_id = inspect(catalog).metastore.identity.catalog_id
     with hooked(take):
         table = catalog.create_table("orders", location=str(place), schema=SCHEMA)
     assert taken

@@ -18,6 +18,7 @@ from deltasql.errors import (
     VacuumedError,
 )
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 
@@ -158,7 +159,7 @@ LEFT = {"dl_vacuum_marks": 1, "dl_leases": 2, "dl_files": 1}
 
 def test_a_purge_leaves_no_rows_of_work(catalog, table, tmp_path):
     other = a_table(catalog, tmp_path, "other")
-    database = catalog._session.book.database
+    database = inspect(catalog).database
     for number, one in enumerate((table, other)):
         one.append(rows(1))
         key = one.table_id
@@ -172,13 +173,13 @@ def test_a_purge_leaves_no_rows_of_work(catalog, table, tmp_path):
                 started_at=1,
                 expires_at=2,
             )
-        lease = catalog._session.checkpointer.leases.acquire(key, "vacuum")
-        catalog._session.verifications.begin(lease)
+        lease = inspect(catalog).connection.leases.acquire(key, "vacuum")
+        inspect(catalog).mirroring.verifications.begin(lease)
     catalog.drop("orders", purge=True)
     assert {name: count(database, name, table.table_id) for name in LEFT} == dict.fromkeys(LEFT, 0)
     assert {name: count(database, name, other.table_id) for name in LEFT} == LEFT
-    assert catalog._session.verifications.find(table.table_id) is None
-    assert catalog._session.verifications.find(other.table_id) is not None
+    assert inspect(catalog).mirroring.verifications.find(table.table_id) is None
+    assert inspect(catalog).mirroring.verifications.find(other.table_id) is not None
 
 
 def count(database, name, table_id) -> int:
@@ -193,7 +194,7 @@ def count(database, name, table_id) -> int:
 def test_a_put_under_way_does_not_stay_in_the_log_of_the_next_table(catalog_uri, tmp_path, batch):
     with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
         table = a_table(catalog, tmp_path)
-        catalog._session.engine.catch_up(table.table_id, seconds=10)
+        inspect(catalog).engine.catch_up(table.table_id, seconds=10)
         for number in range(2 if batch else 1):
             table.append(rows(number))
         made = []
@@ -201,10 +202,10 @@ def test_a_put_under_way_does_not_stay_in_the_log_of_the_next_table(catalog_uri,
         def replace():
             catalog.drop("orders", purge=True)
             made.append(catalog.create_table("orders", location=table.location, schema=SCHEMA))
-            catalog._session.engine.catch_up(made[0].table_id, seconds=10)
+            inspect(catalog).engine.catch_up(made[0].table_id, seconds=10)
 
-        row = catalog._session.book.table("orders")
-        engine = catalog._session.engine
+        row = inspect(catalog).metastore.table("orders")
+        engine = inspect(catalog).engine
         with hooked(once("before-put", replace)):
             if batch:
                 engine.mirror_batch(row)
@@ -215,8 +216,8 @@ def test_a_put_under_way_does_not_stay_in_the_log_of_the_next_table(catalog_uri,
         for number in range(3):
             again.append(rows(7 + number))
         engine.catch_up(again.table_id, seconds=10)
-        assert catalog._session.book.table("orders").mirrored_through == 3
-        database = catalog._session.book.database
+        assert inspect(catalog).metastore.table("orders").mirrored_through == 3
+        database = inspect(catalog).database
         assert count(database, "dl_mirror_status", table.table_id) == 0
         check_invariants(catalog, "orders")
 
@@ -228,7 +229,7 @@ class StopError(Exception):
 def test_a_put_that_nobody_took_back_stops_the_next_table_and_loses_nothing(catalog, table):
     table.append(rows(1))
     table.wait_mirrored(timeout=10)
-    engine, book = catalog._session.engine, catalog._session.book
+    engine, book = inspect(catalog).engine, inspect(catalog).metastore
     catalog.mirror.pause("orders")
     table.append(rows(2))
     row = book.table("orders")
@@ -291,7 +292,7 @@ def test_a_purge_that_died_frees_the_location_when_its_lease_is_over(
         made = a_table(quiet, tmp_path, "old")
 
     def stop():
-        database = catalog._session.book.database
+        database = inspect(catalog).database
         with database.write() as work:  # as if the dead process had it a while ago
             long_ago = database.queries.constants["long_ago"]
             text = f"update dl_leases set expires_at = {long_ago}, holder = 'dead'"

@@ -11,6 +11,7 @@ from builders import SCHEMA, ids, rows
 from deltasql.errors import StorageUnavailableError
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.storage.resolve import open_store
+from deltasql.testing import inspect
 from fault_proxy import FaultProxy
 
 KEY = base64.b64encode(hashlib.sha256(b"customer").digest()).decode()
@@ -72,7 +73,9 @@ def test_every_object_is_written_with_the_encryption_that_was_asked_for(
         catalog.mirror.run_once()
         catalog.mirror.checkpoint("orders")
         assert ids(table) == [1, 2]
-        assert KEY not in repr(catalog._session) + repr(catalog._session._stores)
+        assert KEY not in repr(inspect(catalog).session) + repr(
+            inspect(catalog).connection.stores._opened
+        )
     found = puts(fault_proxy)
     for sign in ("part-", f"{1:020d}.json", ".checkpoint.parquet", "_last_checkpoint", "_deltasql"):
         headers = one(found, sign)

@@ -10,7 +10,7 @@ import deltasql
 from deltasql.catalog.stats_index import index_rows
 from deltasql.protocol.identity import file_hashes
 from deltasql.settings import MirrorSettings, Settings
-from deltasql.testing import check_invariants
+from deltasql.testing import check_invariants, inspect
 
 pytestmark = pytest.mark.req("R95")
 WORKER = Settings(mirror=MirrorSettings(mode="worker"))
@@ -54,7 +54,7 @@ def matches(row, decide):
 
 def stored(table, name):
     """The rows of a table's files, live or removed."""
-    database = table._session.book.database
+    database = inspect(table).database
     is_sqlite = database.dialect.name == "sqlite"
     key = "lower(hex(file_key))" if is_sqlite else "replace(file_key::text, '-', '')"
     query = f"""select file_id, path, stats, {key} as file_key from {name} f where f.table_key =
@@ -75,7 +75,7 @@ def index_of(table, kind, columns):
         select c.stats_key from dl_stats_columns c
         join dl_tables t on t.table_key = c.table_key where t.table_id = :table_id
     )"""
-    found = table._session.book.database.arrow(query, {"table_id": table.table_id}, schema)
+    found = inspect(table).database.arrow(query, {"table_id": table.table_id}, schema)
     return sorted(tuple(row.values()) for row in found.to_pylist())
 
 

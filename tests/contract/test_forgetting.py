@@ -12,6 +12,7 @@ from deltasql.errors import CommitConflictError, VersionNotFoundError
 from deltasql.protocol.actions import DomainMetadata, Txn
 from deltasql.protocol.files import checkpoint_path
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 from readers import READERS, read_deltasql
@@ -37,7 +38,7 @@ def stage(catalog_uri, tmp_path):
     made.catalog.mirror.checkpoint("orders", LOG_FLOOR)
     made.pass_days(36)
     made.catalog.mirror.cleanup("orders")
-    assert made.catalog._session.book.table("orders").log_floor == LOG_FLOOR
+    assert inspect(made.catalog).metastore.table("orders").log_floor == LOG_FLOOR
     yield made
     made.catalog.close()
 

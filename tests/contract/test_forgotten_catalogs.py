@@ -10,6 +10,7 @@ import pytest
 import deltasql
 from builders import a_table, rows
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.testing import inspect
 
 MODES = ["inline", "worker", "off"]
 
@@ -20,7 +21,7 @@ def use(uri, settings, name):
     table = catalog.table(name)
     for number in range(11):
         table.append(rows(number))
-    return weakref.ref(catalog._session.book.database)
+    return weakref.ref(inspect(catalog).database)
 
 
 def own_threads():

@@ -13,6 +13,7 @@ from deltasql.catalog.dialects.postgres_watch import channel_of
 from deltasql.mirror.backoff import Backoff
 from deltasql.mirror.config import ReconciliationConfig
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 
 WORKER = Settings(mirror=MirrorSettings(mode="worker", verify_interval=timedelta(0)))
@@ -63,9 +64,9 @@ def mirrored(table, catalog) -> bool:
 
 
 def test_a_watch_sees_the_commits_of_others_once(catalog, tmp_path):
-    database = catalog._session.book.database
+    database = inspect(catalog).database
     table = a_table(catalog, tmp_path)
-    catalog._session.hinter.close()
+    inspect(catalog).mirroring.hinter.close()
     watch = database.watch_commits()
     try:
         assert not watch.heard(0.0)
@@ -143,9 +144,9 @@ def test_commits_carry_no_notify(postgres_server, tmp_path):
     name = postgres_server.create_database_name()
     with deltasql.connect(postgres_server.uri(name), settings=WORKER) as catalog:
         catalog.create_if_missing()
-        catalog._session.hinter.close()
+        inspect(catalog).mirroring.hinter.close()
         table = a_table(catalog, tmp_path)
-        watch = catalog._session.book.database.watch_commits()
+        watch = inspect(catalog).database.watch_commits()
         try:
             table.commit([an_add("f")])
             assert not watch.heard(0.2)

@@ -19,18 +19,21 @@ from deltasql.errors import (
 from deltasql.importer import tasks
 from deltasql.protocol.files import commit_key
 from deltasql.protocol.identity import path_key
+from deltasql.testing import inspect
 from histories import History
 
 pytestmark = pytest.mark.req("R60", "R61", "R62", "R63")
 
 
 def do_import(catalog, root, name="t", **options):
-    return TableImport(catalog._lazy.create(), str(root), name, ImportOptions(**options)).run()
+    return TableImport(catalog._lazy.create().connection, str(root), name, ImportOptions(**options)).run()
 
 
 def files_at(catalog, row, version):
-    found = catalog._session.book.snapshot(row.table_id, version=version).files(
-        columns=("path", "dv_id", "size", "num_records", "partition_values")
+    found = (
+        inspect(catalog)
+        .metastore.snapshot(row.table_id, version=version)
+        .files(columns=("path", "dv_id", "size", "num_records", "partition_values"))
     )
     return sorted(tuple(one.values()) for one in found.to_pylist())
 
@@ -43,7 +46,7 @@ def require_replayed(catalog, row, history, first=0):
         names = ("path", "dv_id", "size", "num_records", "partition_values")
         expected = sorted(zip(*(columns[name] for name in names), strict=True))
         assert files_at(catalog, row, version) == expected, version
-        snapshot = catalog._session.book.snapshot(row.table_id, version=version)
+        snapshot = inspect(catalog).metastore.snapshot(row.table_id, version=version)
         assert snapshot.metadata == state.metadata
         assert snapshot.protocol == state.protocol
         assert {one.app_id: one.version for one in snapshot.txns()} == {
@@ -52,7 +55,7 @@ def require_replayed(catalog, row, history, first=0):
         assert {d.domain: d.configuration for d in snapshot.domains()} == {
             name: domain.configuration for name, domain in state.domains.items()
         }
-        assert catalog._session.book.payload(row.table_id, version) == history.commits[version]
+        assert inspect(catalog).metastore.payload(row.table_id, version) == history.commits[version]
     assert tombstones_of(catalog, row) == {
         (path_key(one.path), one.dv_id) for one in state.tombstones.values()
     }
@@ -60,7 +63,7 @@ def require_replayed(catalog, row, history, first=0):
 
 def tombstones_of(catalog, row):
     """The keys whose last word was a remove, by the rows themselves."""
-    database = catalog._session.book.database
+    database = inspect(catalog).database
     names = ("path", "dv_id", "removed_version", "removal")
     schema = pa.schema([(n, pa.int64() if n == "removed_version" else pa.string()) for n in names])
     text = f"select {', '.join(names)} from dl_removed_files where table_key = {row.table_key}"
@@ -125,7 +128,7 @@ def test_force_replaces_a_table_in_one_step(catalog_uri, tmp_path):
         assert new.table_id != old.table_id
         assert new.current_version == 19
         assert [one.table_id for one in catalog.tables()] == [new.table_id]
-        assert catalog._session.book.table_by_id(old.table_id).state is TableState.DELETED
+        assert inspect(catalog).metastore.table_by_id(old.table_id).state is TableState.DELETED
         require_replayed(catalog, new, History(5, versions=20))
 
 
@@ -140,7 +143,7 @@ def test_another_source_is_not_a_continuation(catalog_uri, tmp_path):
         History(5, versions=5).write(tmp_path / "elsewhere")
         with pytest.raises(NotResumableError, match="came from"):
             do_import(catalog, tmp_path / "elsewhere", resume=True)
-        assert catalog._session.book.table("t").current_version == 9
+        assert inspect(catalog).metastore.table("t").current_version == 9
 
 
 def test_nothing_to_go_on_with_is_told(catalog_uri, tmp_path):

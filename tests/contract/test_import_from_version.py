@@ -21,6 +21,7 @@ from deltasql.importer import tasks
 from deltasql.importer.engine import LocalEngine
 from deltasql.importer.tasks import LogReader
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from histories import START
 from legacy import checkpoint_at, fingerprint, spoil
 
@@ -128,7 +129,7 @@ def test_an_import_goes_on_with_the_version_that_it_was_begun_with(catalog, tmp_
     with pytest.raises(BadArgumentError, match="cannot end at version 9"):
         do_import(catalog, root, resume=True, up_to_version=9)
     do_import(catalog, root, "t", force=True)
-    assert catalog._session.book.table("t").oldest_version == 0
+    assert inspect(catalog).metastore.table("t").oldest_version == 0
     with pytest.raises(NotResumableError, match="begun with all versions"):
         do_import(catalog, root, resume=True, from_version=OLDEST)
 
@@ -176,9 +177,9 @@ def test_force_replaces_a_table_by_its_newer_versions(catalog, second_uri, tmp_p
 
 
 def validated(catalog):
-    row = catalog._session.book.table("t")
-    store = catalog._session.store_of(row)
-    return validate_table(catalog._session, "t", LocalEngine(), LogReader(lambda: store))
+    row = inspect(catalog).metastore.table("t")
+    store = inspect(catalog).connection.store_of(row)
+    return validate_table(inspect(catalog).connection, "t", LocalEngine(), LogReader(lambda: store))
 
 
 OTHER_PROPERTY = """
@@ -204,12 +205,12 @@ def test_what_the_oldest_version_has_from_before_is_compared(catalog, tmp_path, 
     first = do_import(catalog, root, from_version=OLDEST).row
     assert validated(catalog).is_equal
     text = text.format(t=first.table_id, k=first.table_key)
-    with catalog._session.book.database.write() as work:
-        is_sqlite = catalog._session.book.database.dialect.name == "sqlite"
+    with inspect(catalog).database.write() as work:
+        is_sqlite = inspect(catalog).database.dialect.name == "sqlite"
         work.connection.execute(text if is_sqlite else text.encode())
     outcome = validated(catalog)
     assert check in [one.name for one in outcome.failed]
-    assert verdict_of(catalog._session.book.table("t")) is Verdict.DIFFERENT
+    assert verdict_of(inspect(catalog).metastore.table("t")) is Verdict.DIFFERENT
 
 
 def test_sql_takes_over_a_log_of_which_it_has_the_newer_versions(catalog, tmp_path):
@@ -217,7 +218,7 @@ def test_sql_takes_over_a_log_of_which_it_has_the_newer_versions(catalog, tmp_pa
     checkpoint_at(root, 12)
     old = {v: (root / commit_key(v)).read_bytes() for v in range(HEAD + 1)}
     done = do_import(catalog, root, from_version=OLDEST)
-    assert cut_over(catalog._session, "t").version == HEAD + 1
+    assert cut_over(inspect(catalog).connection, "t").version == HEAD + 1
     table = catalog.table("t")
     table.append(pa.table({"id": [1], "p": ["a"]}))
     table.wait_mirrored(timeout=30.0)
@@ -225,23 +226,23 @@ def test_sql_takes_over_a_log_of_which_it_has_the_newer_versions(catalog, tmp_pa
     assert catalog.mirror.verify("t") == []
     assert {v: (root / commit_key(v)).read_bytes() for v in old} == old
     require_begins(catalog, head=HEAD + 2)
-    assert done.row.table_id == catalog._session.book.table("t").table_id
+    assert done.row.table_id == inspect(catalog).metastore.table("t").table_id
 
 
 def test_a_preview_tells_what_the_import_does(catalog, tmp_path):
     root = daily_log(tmp_path / "t", 6)
     checkpoint_at(root, 12)
-    session = catalog._lazy.create()
+    connection = catalog._lazy.create().connection
     wanted = ImportOptions(from_version=OLDEST)
-    quick = DryRun(session, str(root), "t", wanted).quick()
-    whole = DryRun(session, str(root), "t", wanted).whole()
+    quick = DryRun(connection, str(root), "t", wanted).quick()
+    whole = DryRun(connection, str(root), "t", wanted).whole()
     done = do_import(catalog, root, from_version=OLDEST)
     assert (quick.first, quick.versions) == (whole.first, whole.versions) == (OLDEST, 13)
     assert whole.counts == done.counts
-    assert whole.live_files == session.book.snapshot(done.row.table_id).summary().files
+    assert whole.live_files == connection.metastore.snapshot(done.row.table_id).summary().files
     assert whole.warnings == done.warnings
     shutil.copy(root / commit_key(HEAD), root / commit_key(HEAD + 1))
-    later = DryRun(session, str(root), "t", ImportOptions(resume=True)).quick()
+    later = DryRun(connection, str(root), "t", ImportOptions(resume=True)).quick()
     assert (later.first, later.versions) == (HEAD + 1, 1)
 
 

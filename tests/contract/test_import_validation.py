@@ -7,6 +7,7 @@ from deltasql.client.validate import Verdict, validate_table, verdict_of
 from deltasql.importer.engine import LocalEngine
 from deltasql.importer.tasks import LogReader
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from histories import History
 
 KEY = "(select table_key from dl_tables where table_id = '{t}')"
@@ -121,19 +122,19 @@ def source(tmp_path):
 
 
 def do_import(catalog, source, **options):
-    return TableImport(catalog._lazy.create(), str(source), "t", ImportOptions(**options)).run()
+    return TableImport(catalog._lazy.create().connection, str(source), "t", ImportOptions(**options)).run()
 
 
 def validate(catalog, **given):
-    row = catalog._session.book.table("t")
-    store = catalog._session.store_of(row)
+    row = inspect(catalog).metastore.table("t")
+    store = inspect(catalog).connection.store_of(row)
     reader = LogReader(lambda: store)
-    return validate_table(catalog._session, "t", LocalEngine(), reader, **given)
+    return validate_table(inspect(catalog).connection, "t", LocalEngine(), reader, **given)
 
 
 def spoil(catalog, text):
-    database = catalog._session.book.database
-    row = catalog._session.book.table("t")
+    database = inspect(catalog).database
+    row = inspect(catalog).metastore.table("t")
     other_key = "randomblob(16)" if database.dialect.name == "sqlite" else "gen_random_uuid()"
     text = text.format(t=row.table_id, other_key=other_key)
     with database.write() as work:
@@ -141,7 +142,7 @@ def spoil(catalog, text):
 
 
 def verdict(catalog):
-    return verdict_of(catalog._session.book.table("t"))
+    return verdict_of(inspect(catalog).metastore.table("t"))
 
 
 @pytest.mark.req("R64")
@@ -206,7 +207,7 @@ def test_an_import_from_a_checkpoint_is_validated_too(catalog, source):
     deltalake.DeltaTable(str(plain), version=12).create_checkpoint()
     for version in range(12):
         (plain / commit_key(version)).unlink()
-    done = TableImport(catalog._lazy.create(), str(plain), "t").run()
+    done = TableImport(catalog._lazy.create().connection, str(plain), "t").run()
     assert done.plan.first == 12
     assert done.validation is not None
     assert done.validation.is_equal, list(done.validation.lines())
@@ -229,7 +230,7 @@ def test_a_checkpoint_that_contradicts_the_commits_is_told(catalog, source):
         b'"dataChange":true}}' % path.encode()
     )
     changed.write_bytes(b"\n".join(lines) + b"\n")
-    done = TableImport(catalog._lazy.create(), str(plain), "t").run()
+    done = TableImport(catalog._lazy.create().connection, str(plain), "t").run()
     assert done.validation is not None
     assert [one.name for one in done.validation.failed] == ["files of the checkpoint"]
     assert [(one.kind, one.path) for one in done.validation.files] == [("extra_file", path)]

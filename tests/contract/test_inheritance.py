@@ -13,6 +13,7 @@ from deltasql.protocol.files import (
     checkpoint_path,
     commit_key,
 )
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 
@@ -54,8 +55,8 @@ def bytes_of(place):
 
 
 def taken_over(catalog, source):
-    TableImport(catalog._lazy.create(), str(source), "t").run()
-    cut_over(catalog._session, "t")
+    TableImport(catalog._lazy.create().connection, str(source), "t").run()
+    cut_over(inspect(catalog).connection, "t")
     return catalog.table("t")
 
 
@@ -118,15 +119,15 @@ def test_what_comes_after_the_cut_over_is_a_stranger(catalog, source):
 
 
 def test_a_crash_while_noting_leaves_a_cut_over_that_can_be_done_again(catalog, source):
-    TableImport(catalog._lazy.create(), str(source), "t").run()
+    TableImport(catalog._lazy.create().connection, str(source), "t").run()
 
     def stop(name):
         if name == "before-inherited":
             raise StopError
 
     with hooked(stop), pytest.raises(StopError):
-        cut_over(catalog._session, "t")
-    assert cut_over(catalog._session, "t").version == 7
+        cut_over(inspect(catalog).connection, "t")
+    assert cut_over(inspect(catalog).connection, "t").version == 7
     assert found(catalog) == []
 
 
@@ -153,7 +154,7 @@ def test_a_log_whose_beginning_is_gone_verifies_too(catalog, source, is_commit_g
     for version in range(6 if is_commit_gone else 5):
         (source / commit_key(version)).unlink()
     table = taken_over(catalog, source)
-    assert catalog._session.book.table("t").first_version == 5
+    assert inspect(catalog).metastore.table("t").first_version == 5
     assert found(catalog) == []
     table.append(pa.table({"id": [10]}))
     table.wait_mirrored(timeout=30)

@@ -9,6 +9,7 @@ import deltasql
 from builders import NO_MIRROR, a_table, an_add, ids, rows
 from deltasql.errors import StorageUnavailableError
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 
 WRITES = {
@@ -64,7 +65,7 @@ def test_the_mirror_puts_no_version_into_a_new_folder(catalog_uri, tmp_path):
         table.wait_mirrored()
         table.append(rows(1))
         unmount(table, tmp_path / "aside")
-        result = catalog._session.engine.catch_up(table.table_id, seconds=0.2)
+        result = inspect(catalog).engine.catch_up(table.table_id, seconds=0.2)
         assert result.error is not None
         assert table.refresh().mirrored_through == 0
         assert not list(tmp_path.glob("lake-*"))

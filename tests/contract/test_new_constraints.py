@@ -10,6 +10,7 @@ from deltasql.client.constraint_checks import RowsInPlace
 from deltasql.client.plans import plan_alter
 from deltasql.errors import CommitConflictError, ConstraintViolationError, UnsupportedFeatureError
 from deltasql.protocol.schema import STRING, StructField
+from deltasql.testing import inspect
 from foreign_tables import a_field
 
 pytestmark = pytest.mark.req("R83")
@@ -85,7 +86,7 @@ def test_a_new_column_with_an_invariant_is_refused_over_rows_that_lack_it(table)
 def test_rows_that_come_meanwhile_are_looked_at_too(catalog, table):
     table.append(rows(1))
     snapshot = table.snapshot()
-    store_at = catalog._session.store_at
+    store_at = inspect(catalog).connection.store_at
     plan = plan_alter(snapshot, set_properties={LOW: "id > 0"})
     checked = RowsInPlace(snapshot, table.store, store_at).checked(plan)
     table.append(rows(-1))

@@ -22,6 +22,7 @@ from deltasql.mirror.verifying import PURPOSE
 from deltasql.protocol.files import LAST_CHECKPOINT, commit_key
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.sinks import prometheus_sink
+from deltasql.testing import inspect
 from deltasql.testing.faults import Fault, Kind
 from deltasql.testing.faulty import FaultyStore
 
@@ -210,7 +211,7 @@ def test_several_workers_do_it_once(world, catalog, tmp_path):
 
 def test_a_table_that_another_worker_verifies_is_left_to_it(world, catalog, tmp_path):
     table = a_table(catalog, tmp_path)
-    other = world.connect()._session.checkpointer.leases
+    other = inspect(world.connect()).connection.leases
     held = other.acquire(table.table_id, PURPOSE)
     job = job_of(catalog)
     job.step(NEVER)
@@ -274,7 +275,7 @@ def test_a_worker_that_ends_gives_the_comparison_up(world, catalog, tmp_path):
     stop.set()
     job_of(catalog).step(stop)
     assert world.told(LogVerified) == world.told(ReconcilerTroubled) == []
-    assert catalog._session.checkpointer.leases.acquire(table.table_id, PURPOSE) is not None
+    assert inspect(catalog).connection.leases.acquire(table.table_id, PURPOSE) is not None
 
 
 def test_a_long_comparison_keeps_its_lease(world, catalog, tmp_path):

@@ -8,13 +8,14 @@ from builders import SCHEMA, a_table
 from deltasql.catalog.objects import keys_below
 from deltasql.errors import TableExistsError
 from deltasql.storage.resolve import canonical_location, location_key
+from deltasql.testing import inspect
 
 
 def around(catalog, tmp_path, place):
-    table = catalog._session.book.table("inner")
+    table = inspect(catalog).metastore.table("inner")
     location = canonical_location(str(tmp_path / place))
     new = replace(table, name="new", location=location, location_key=location_key(location))
-    return sorted(row.full_name for row in catalog._session.book.tables_around(new))
+    return sorted(row.full_name for row in inspect(catalog).metastore.tables_around(new))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def around(catalog, tmp_path, place):
 def test_only_tables_around_a_place_are_read(catalog, tmp_path, place, found):
     catalog.create_table("inner", location=str(tmp_path / "a/b"), schema=SCHEMA)
     # a table inside of another comes from catalogs that are older than the check
-    with catalog._session.book.database.write() as work:
+    with inspect(catalog).database.write() as work:
         work.run(
             "insert_table",
             table_id="00000000-0000-4000-8000-000000000000",
@@ -91,10 +92,10 @@ def put_row(work, number, name, location):
 
 @pytest.mark.parametrize(("first", "second"), [SPELLINGS, SPELLINGS[::-1]])
 def test_a_container_of_azure_is_one_place_in_both_spellings(catalog, table, first, second):
-    with catalog._session.book.database.write() as work:
+    with inspect(catalog).database.write() as work:
         put_row(work, 1, "theirs", first)
         put_row(work, 2, "beside", first + "2")
-    book = catalog._session.book
+    book = inspect(catalog).metastore
     row = replace(book.table("orders"), name="new", table_id="x")
     found = {}
     for place in (second, f"{second}/part", second.removesuffix("/orders"), f"{second}/../x"):

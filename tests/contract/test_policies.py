@@ -16,6 +16,7 @@ from deltasql.parity.log import Difference
 from deltasql.protocol.files import LOG_FOLDER, commit_key
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.storage.resolve import open_store
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 from iam import start_guarded_s3
 from readers import read_deltalake, read_deltasql
@@ -119,7 +120,7 @@ def test_a_worker_without_delete_rights_mirrors_and_writes_checkpoints(connect, 
         assert catalog.mirror.checkpoint("orders") == 12
     with connect("root") as catalog:
         catalog.create_if_missing()
-        found = open_store(location, catalog._session.storage_options)
+        found = open_store(location, inspect(catalog).connection.stores.options)
         assert json.loads(found.get(f"{LOG_FOLDER}_last_checkpoint"))["version"] == 12
         check_invariants(catalog, "orders")
 

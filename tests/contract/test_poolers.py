@@ -14,6 +14,7 @@ from deltasql.catalog.dialects import postgres_pooler
 from deltasql.catalog.dialects.postgres import PostgresDatabase
 from deltasql.errors import PoolModeError
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 from deltasql.uri import parse_uri
 from readers import require
@@ -142,7 +143,7 @@ def test_a_pool_in_session_mode_works(pooled, tmp_path, mirror):
             thread.join()
         with catalog.transaction() as tx:
             tx.table("orders").append(rows(100))
-        catalog._session.engine.catch_up(table.table_id, seconds=30)
+        inspect(catalog).engine.catch_up(table.table_id, seconds=30)
         assert ids(table) == sorted([*range(5), *range(10, 15), *range(20, 25), 100])
         check_invariants(catalog, "orders")
 

@@ -23,6 +23,7 @@ from deltasql.importer.tasks import LogReader, cut_tasks
 from deltasql.protocol.files import commit_key
 from deltasql.storage.local import LocalStore
 from deltasql.storage.resolve import StoreOpener
+from deltasql.testing import inspect
 from histories import History
 from import_rows import book_rows
 from processes import is_running, until
@@ -61,7 +62,11 @@ def do_import(uri, source, cores, **options):
     with deltasql.connect(uri, settings=NO_MIRROR) as catalog:
         catalog.create_if_missing()
         call = TableImport(
-            catalog._session, str(source), "t", ImportOptions(**options), LocalEngine(cores)
+            inspect(catalog).connection,
+            str(source),
+            "t",
+            ImportOptions(**options),
+            LocalEngine(cores),
         )
         done = call.run()
         return book_rows(catalog, done.row.table_id)
@@ -99,7 +104,7 @@ def test_a_store_that_only_this_process_has_starts_none(tmp_path, source, starte
         f"deltasql://sqlite/{tmp_path}/c.db", settings=NO_MIRROR, wrap_store=lambda store: store
     ) as catalog:
         catalog.create_if_missing()
-        TableImport(catalog._lazy.create(), str(source), "t", engine=LocalEngine(2)).run()
+        TableImport(catalog._lazy.create().connection, str(source), "t", engine=LocalEngine(2)).run()
     assert started == []
 
 
@@ -175,7 +180,7 @@ def test_a_main_module_without_a_guard_is_not_run_again(tmp_path, source):
             tasks.TASK_VERSIONS = {CUT}
             print("running")
             with deltasql.connect("deltasql://sqlite/{tmp_path}/c.db") as catalog:
-                session = catalog._lazy.create()
+                session = catalog._lazy.create().connection
                 TableImport(session, {str(source)!r}, "t", engine=LocalEngine(2)).run()
             """
         ),

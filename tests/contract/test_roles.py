@@ -15,6 +15,7 @@ from contests import was_checked_before
 from deltasql.errors import PermissionDeniedError
 from deltasql.protocol.schema import Primitive, StructField
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 from foreign import a_foreign_file, put_foreign
 from pg_roles import RoleDatabase
@@ -113,9 +114,9 @@ def test_a_writer_writes_the_checkpoints_that_its_commits_are_due(lake, table):
         found = catalog.table(table)
         for number in range(10, 20):
             found.append(rows(number))
-        catalog._session.checkpoints.finish()
+        inspect(catalog).mirroring.checkpoints.finish()
     with lake.connect("reader") as catalog:
-        recorded = catalog._session.checkpointer.log_files.all(found.table_id)
+        recorded = inspect(catalog).connection.log_files.all(found.table_id)
         assert [file.version for file in recorded] == [10]
         check_invariants(catalog, table)
 

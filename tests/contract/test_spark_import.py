@@ -25,6 +25,7 @@ from deltasql.jobs.work import PackedRows, ResultTooLarge
 from deltasql.protocol.files import commit_key
 from deltasql.storage.local import LocalStore
 from deltasql.storage.resolve import StoreOpener
+from deltasql.testing import inspect
 from histories import History
 from import_rows import book_rows
 from processes import until
@@ -59,7 +60,7 @@ def source(tmp_path) -> Path:
 def do_import(uri, source, **given):
     with deltasql.connect(uri) as catalog:
         catalog.create_if_missing()
-        done = TableImport(catalog._lazy.create(), str(source), "t", **given).run()
+        done = TableImport(catalog._lazy.create().connection, str(source), "t", **given).run()
         return done, book_rows(catalog, done.row.table_id)
 
 
@@ -106,7 +107,7 @@ def test_both_engines_agree_on_tables_of_the_corpora(
 def outcome(catalog, source, table, **given):
     """Return the rows of an import, or what it says when it is refused."""
     try:
-        done = TableImport(catalog._lazy.create(), str(source), table, **given).run()
+        done = TableImport(catalog._lazy.create().connection, str(source), table, **given).run()
     except DeltaSqlError as error:
         return type(error), error.message, error.context
     return book_rows(catalog, done.row.table_id)
@@ -124,7 +125,7 @@ def test_a_commit_that_cannot_be_understood_is_told_as_here(tmp_path, source, en
         error = caught.value
         with deltasql.connect(uri) as catalog:
             catalog.create_if_missing()
-            row = catalog._session.book.table("t")
+            row = inspect(catalog).metastore.table("t")
         told.append(
             (
                 type(error),
@@ -226,7 +227,7 @@ def test_a_task_whose_rows_are_over_the_limit_is_refused_by_the_name_of_the_sett
     assert caught.value.message.startswith("The rows of versions 18 to 19 take ")
     assert "--engine local" in caught.value.advice
     with deltasql.connect(uri) as catalog:
-        TableImport(catalog._session, str(source), "t").run()
+        TableImport(inspect(catalog).connection, str(source), "t").run()
         rows = book_rows(catalog, catalog.table("t").table_id)
     assert rows == local_rows(tmp_path, source)
 

@@ -10,6 +10,7 @@ from builders import some
 from deltasql.catalog.stats_index import load_columns
 from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 
 FILES = 30
 
@@ -33,17 +34,17 @@ def source(tmp_path):
 
 
 def do_import(catalog, source, **options):
-    return TableImport(catalog._lazy.create(), str(source), "t", ImportOptions(**options)).run()
+    return TableImport(catalog._lazy.create().connection, str(source), "t", ImportOptions(**options)).run()
 
 
 def columns(catalog):
-    book = catalog._session.book
+    book = inspect(catalog).metastore
     with book.database.read() as work:
         return load_columns(work, book.table("t").table_id)
 
 
 def planned(catalog, where, version=None):
-    book = catalog._session.book
+    book = inspect(catalog).metastore
     row = book.table("t")
     snapshot = book.snapshot(row.table_id, version=version, where=where)
     return sorted(snapshot.files(columns=("path",))["path"].to_pylist())
@@ -51,7 +52,7 @@ def planned(catalog, where, version=None):
 
 def without_index(catalog, wanted):
     """What the same plans give where only each file's own statistics decide."""
-    database = catalog._session.book.database
+    database = inspect(catalog).database
     with database.write() as work:
         text = "update dl_stats_columns set since_version = since_version + 1000000"
         work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
@@ -101,7 +102,7 @@ def test_plans_by_the_index_are_those_of_the_statistics(catalog, source):
 
 def test_the_index_is_what_answers(catalog, source):
     do_import(catalog, source)
-    database = catalog._session.book.database
+    database = inspect(catalog).database
     with database.write() as work:
         text = "delete from dl_stats_num"
         work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())

@@ -16,6 +16,7 @@ import tls
 from builders import SCHEMA, rows
 from deltasql.catalog.dialects.postgres import PostgresDatabase
 from deltasql.errors import LoginRefusedError
+from deltasql.testing import inspect
 from deltasql.uri import parse_uri
 from pg_server import UnavailableError
 from readers import require
@@ -58,7 +59,7 @@ def use(uri: str, secure: TlsServer, tmp_path) -> list[tuple[bool, str]]:
         place = str(tmp_path / "t")
         table = catalog.create_table("t", location=place, schema=SCHEMA, exist_ok=True)
         table.append(rows(1))
-        database = catalog._session.book.database
+        database = inspect(catalog).database
         assert database.arrow("select 1::bigint as one", {}, _ONE).num_rows == 1
         with psycopg.connect(f"{secure.server.dsn()}?sslmode=require") as connection:
             seen = connection.execute(

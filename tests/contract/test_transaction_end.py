@@ -6,6 +6,7 @@ import pytest
 
 from builders import an_add, ids, rows
 from deltasql.errors import BadArgumentError
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 
 STAGED = {
@@ -84,18 +85,18 @@ def test_a_transaction_that_staged_nothing_may_be_forgotten(catalog, table, recw
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.req("R92")
 def test_the_in_flight_entry_of_a_forgotten_transaction_ends_with_it(catalog, table):
-    session = catalog._session
-    session.open_work.monotonic = iter(range(0, 10**9, 1000)).__next__  # every write takes long
+    opened = inspect(catalog)
+    opened.in_flight.monotonic = iter(range(0, 10**9, 1000)).__next__  # every write takes long
     tx = catalog.transaction()
     tx.table("orders").append(rows(1))
-    session.open_work.note_slow()
-    assert in_flight(session, table) == 1
+    opened.in_flight.note_slow()
+    assert count_in_flight(opened.database, table) == 1
     del tx
     gc.collect()
-    session.open_work.note_slow()
-    assert in_flight(session, table) == 0
+    opened.in_flight.note_slow()
+    assert count_in_flight(opened.database, table) == 0
 
 
-def in_flight(session, table):
-    with session.book.database.read() as work:
+def count_in_flight(database, table):
+    with database.read() as work:
         return int(work.rows("oldest_open_work", table_id=table.table_id, now=0)[0][0] is not None)

@@ -20,7 +20,9 @@ from deltasql.errors import (
     TableStateError,
 )
 from deltasql.log.owner import OWNER_KEY, Owner, encode_owner, read_owner
+from deltasql.mirror.mode import mirror_mode
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 from readers import READERS, read_deltasql
@@ -63,7 +65,7 @@ def test_a_dropped_table_comes_back_with_its_history_and_takes_commits(catalog, 
     assert (back.table_id, back.version, back.state) == (table_id, 4, TableState.ACTIVE)
     assert versions(back) == before
     assert catalog.dropped_tables() == []
-    assert "deltasql.droppedAt" not in catalog._session.book.table("orders").properties
+    assert "deltasql.droppedAt" not in inspect(catalog).metastore.table("orders").properties
     assert ids(back) == [3]
     assert ids(back, version=2) == [1, 2]
     back.append(rows(4))
@@ -80,7 +82,10 @@ def test_it_comes_back_to_the_state_that_it_had(catalog, table):
     catalog.mirror.pause("orders")
     catalog.drop("orders")
     catalog.undrop_table("orders")
-    assert catalog._session.mirror_mode(catalog._session.book.table("orders")) == "off"
+    assert (
+        mirror_mode(inspect(catalog).connection, inspect(catalog).metastore.table("orders"))
+        == "off"
+    )
     catalog.mirror.resume("orders")
     table.detach()
     catalog.drop("orders")
@@ -276,7 +281,7 @@ def test_commits_that_were_dropped_by_force_come_back_and_reach_the_log(catalog,
 def test_what_is_behind_is_mirrored_when_the_table_comes_back(catalog_uri, tmp_path):
     with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
         table = a_table(catalog, tmp_path)
-        catalog._session.engine.catch_up(table.table_id, seconds=10)
+        inspect(catalog).engine.catch_up(table.table_id, seconds=10)
         table.append(rows(1))
         catalog.drop("orders", force=True)
         catalog.undrop_table("orders")
@@ -367,7 +372,7 @@ def test_a_catalog_that_was_recovered_since_takes_the_log_over(catalog, table, c
         catalog.undrop_table("orders")
     with deltasql.connect(catalog_uri) as again:
         back = again.undrop_table("orders")
-        assert read_owner(again._session.store_at(back.location)).epoch == 2
+        assert read_owner(inspect(again).connection.store_at(back.location)).epoch == 2
         back.append(rows(2))
         back.wait_mirrored(timeout=10)
         check_invariants(again, "orders")

@@ -12,6 +12,7 @@ from deltasql.client.open_work import NOTED_AFTER_S
 from deltasql.errors import BadArgumentError, OwnershipError, VacuumedError
 from deltasql.log.owner import OWNER_KEY
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 
@@ -25,7 +26,7 @@ def stage(catalog_uri, tmp_path):
 
 def test_files_of_a_long_transaction_stay_until_it_ends(stage, monkeypatch):
     ticks = {"s": 0.0}
-    work = stage.catalog._session.open_work
+    work = inspect(stage.catalog).in_flight
     monkeypatch.setattr(work, "monotonic", lambda: ticks["s"])
     with stage.catalog.transaction() as tx:
         tx.table("orders").append(rows(7))
@@ -38,14 +39,14 @@ def test_files_of_a_long_transaction_stay_until_it_ends(stage, monkeypatch):
         os.utime(stage.place / written, (moment, moment))
         assert stage.vacuum() == set()
     assert ids(stage.table) == [7]
-    assert stage.catalog._session.book.database.rows(
+    assert inspect(stage.catalog).database.rows(
         "oldest_open_work", table_id=stage.table.table_id, now=stage.now
     ) == [(None,)]
 
 
 def test_a_writer_that_was_silent_for_too_long_commits_nothing(stage, monkeypatch):
     ticks = {"s": 0.0}
-    work = stage.catalog._session.open_work
+    work = inspect(stage.catalog).in_flight
     monkeypatch.setattr(work, "monotonic", lambda: ticks["s"])
     with pytest.raises(deltasql.errors.DeltaSqlError) as caught, stage.catalog.transaction() as tx:
         tx.table("orders").append(rows(7))
@@ -61,17 +62,17 @@ def test_a_writer_that_was_silent_for_too_long_commits_nothing(stage, monkeypatc
 def test_a_note_that_vacuum_gave_up_refuses_the_commit(stage, monkeypatch):
     """The writer was noted, then stopped for so long that its note expired during its commit."""
     ticks = {"s": 0.0}
-    work = stage.catalog._session.open_work
+    work = inspect(stage.catalog).in_flight
     monkeypatch.setattr(work, "monotonic", lambda: ticks["s"])
-    session = stage.catalog._session
-    commit = session.book.commit
+    metastore = inspect(stage.catalog).metastore
+    commit = metastore.commit
 
     def stop_then_commit(requests, **options):
         stage.pass_days(1)
         assert stage.vacuum() == set()  # forgets the note; the files are young still
         return commit(requests, **options)
 
-    monkeypatch.setattr(type(session.book), "commit", lambda _, *a, **k: stop_then_commit(*a, **k))
+    monkeypatch.setattr(type(metastore), "commit", lambda _, *a, **k: stop_then_commit(*a, **k))
     with pytest.raises(VacuumedError, match="not heard of"), stage.catalog.transaction() as tx:
         tx.table("orders").append(rows(7))
         ticks["s"] = NOTED_AFTER_S + 1
@@ -137,7 +138,7 @@ def test_a_vacuum_cut_short_is_finished_by_the_next(stage, point, passages):
     stage.now += 2 * 60 * 1000  # the lease of the killed one is over
     stage.vacuum()
     assert stage.files() == {"kept.parquet", "fresh.parquet"}
-    row = stage.catalog._session.book.table("orders")
+    row = inspect(stage.catalog).metastore.table("orders")
     assert not row.is_vacuuming
     check_invariants(stage.catalog, "orders")
 
@@ -248,7 +249,7 @@ def test_change_data_that_is_being_deleted_is_refused_to_a_commit(stage):
 def test_files_of_a_noted_write_stay_where_its_clock_and_the_stores_differ(stage):
     stage.put("young.parquet")
     stage.put("old.parquet", age_days=1)
-    with stage.catalog._session.book.database.write() as work:
+    with inspect(stage.catalog).database.write() as work:
         work.run(
             "note_open_work",
             table_id=stage.table.table_id,

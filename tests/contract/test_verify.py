@@ -11,6 +11,7 @@ from deltasql.catalog.log_files import LogFiles
 from deltasql.parity import log as log_parity
 from deltasql.parity.log import Difference, Effort, compare_log
 from deltasql.protocol.files import LAST_CHECKPOINT, checkpoint_path, commit_key
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 
 SEED = 20261116
@@ -175,7 +176,7 @@ def test_strangers_are_listed(catalog, table):
 def test_a_right_checkpoint_that_nobody_recorded_is_no_stranger(catalog, table):
     """Its worker died between the put and the record."""
     catalog.mirror.checkpoint("orders", 11)
-    database = catalog._session.book.database
+    database = inspect(catalog).database
     with database.write() as work:
         text = "delete from dl_log_files where version = 11"
         work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
@@ -200,7 +201,7 @@ def test_a_hint_that_is_about_to_be_moved_is_no_difference(catalog, table):
     catalog.mirror.checkpoint("orders", 11)
     newer = hint.read_bytes()
     hint.write_bytes(older)
-    session = catalog._session
+    metastore = inspect(catalog).metastore
     paused = []
 
     def pause(seconds):
@@ -208,9 +209,9 @@ def test_a_hint_that_is_about_to_be_moved_is_no_difference(catalog, table):
         hint.write_bytes(newer)
 
     found = compare_log(
-        session.book,
-        LogFiles(session.book.database),
-        session.book.table("orders"),
+        metastore,
+        LogFiles(metastore.database),
+        metastore.table("orders"),
         table.store,
         Effort(pause=pause),
     )

@@ -19,6 +19,7 @@ from deltasql.settings import MirrorSettings, Settings
 from deltasql.storage.memory import shared_bucket
 from deltasql.storage.port import ObjectTag
 from deltasql.storage.resolve import open_store
+from deltasql.testing import inspect
 from deltasql.testing.faults import Fault, Kind
 from deltasql.testing.faulty import FaultyStore
 from plugins.store_fixtures import _place
@@ -68,16 +69,16 @@ class World:
         return open_store(self.location, self.options)
 
     def sql(self, text: str) -> None:
-        database = self.catalog._session.book.database
+        database = inspect(self.catalog).database
         with database.write() as work:
             work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
 
     def end_leases(self) -> None:
-        long_ago = self.catalog._session.book.database.queries.constants["long_ago"]
+        long_ago = inspect(self.catalog).database.queries.constants["long_ago"]
         self.sql(f"update dl_leases set expires_at = {long_ago}")
 
     def forget_verification(self) -> None:
-        long_ago = self.catalog._session.book.database.queries.constants["long_ago"]
+        long_ago = inspect(self.catalog).database.queries.constants["long_ago"]
         self.sql(f"update dl_tables set verify_started_at = {long_ago}")
 
     def forget_tags(self) -> None:
@@ -112,7 +113,7 @@ class World:
 
     def tags(self) -> dict[int, ObjectTag]:
         table_id = self.catalog.table("orders").table_id
-        return ObjectTags(self.catalog._session.book.database).of_commits(table_id, 0, 10_000)
+        return ObjectTags(inspect(self.catalog).database).of_commits(table_id, 0, 10_000)
 
 
 @pytest.fixture(params=["local", "memory", "s3"])
@@ -293,7 +294,7 @@ def test_checkpoints_are_read_once_and_then_compared_by_tag(local_world):
 def test_a_tag_says_nothing_about_another_commit(local_world):
     """Neither is one remembered for bytes that SQL does not have."""
     table = local_world.create(versions=3)
-    tags = ObjectTags(local_world.catalog._session.book.database)
+    tags = ObjectTags(inspect(local_world.catalog).database)
     known = local_world.tags()
     tags.remember(table.table_id, [CommitTag(1, "0" * 64, ObjectTag(1, "wrong"))])
     assert local_world.tags() == known

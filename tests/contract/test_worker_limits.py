@@ -10,6 +10,7 @@ from builders import a_table, an_add
 from deltasql.events import CheckpointWritten, VersionMirrored
 from deltasql.mirror.rate import Rate
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 from ticking import Clock, Stop
 
@@ -49,7 +50,7 @@ def test_a_worker_puts_no_faster_than_its_limit(connect, tmp_path, events):
         if isinstance(event, VersionMirrored):
             moments.append(clock.now)
 
-    worker.engine.sink = note
+    worker.engine.connection.emit = note
     (behind,) = worker.tracker.find_behind()
     worker._drain(behind, Stop(clock), None)
     assert len(moments) == 60
@@ -61,7 +62,7 @@ def test_a_worker_puts_no_faster_than_its_limit(connect, tmp_path, events):
 
 def test_the_settings_set_the_limits_of_the_worker_alone(connect, tmp_path):
     catalog = connect(max_puts_per_second=3, max_checkpoints_per_minute=30)
-    assert not catalog._session.checkpoints.rate.is_limited
+    assert not inspect(catalog).mirroring.checkpoints.rate.is_limited
     worker = catalog.mirror.reconciler()
     assert (worker.puts.per_s, worker.puts.burst) == (3.0, 3.0)
     assert worker.checkpoints.rate.per_s == 0.5
@@ -103,7 +104,7 @@ def test_checkpoints_keep_to_their_limit_and_the_end_waits_for_none(connect, tmp
         for number in range(4):
             table.commit([an_add(f"f{number}")])
     clock, worker = Clock(), catalog.mirror.reconciler()
-    checkpoints = catalog._session.checkpoints
+    checkpoints = inspect(catalog).mirroring.checkpoints
     checkpoints.rate = Rate(1 / 60, monotonic=clock)
     worker.run_once()
     thread = threading.Thread(target=checkpoints.finish)

@@ -29,6 +29,7 @@ from deltasql.mirror.alerting import (
 from deltasql.parity.log import Difference, Finding
 from deltasql.settings import Settings
 from deltasql.sinks import prometheus_sink
+from deltasql.testing import inspect
 from deltasql.uri import PostgresUri, parse_uri
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +60,7 @@ def database(catalog_uri, tmp_path):
     with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
         table = a_table(catalog, tmp_path)
         table.append(rows(1))
-        tracker = catalog._session.engine.tracker
+        tracker = inspect(catalog).queue
         for _ in range(5):
             tracker.mark_failed(table.table_id, 0, "DS403: refused", now=1, final=True)
     # only now: two SQLite libraries must not have one file open at the same time

@@ -12,6 +12,7 @@ import toxics
 from builders import NO_MIRROR, a_table, an_add, paths
 from deltasql.errors import CommitConflictError, OwnershipError, TableStateError
 from deltasql.protocol.codec import decode_commit, digest, serialize_actions
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 
@@ -106,7 +107,7 @@ def test_a_table_that_is_not_as_it_was_is_found_out(opened, uri, change):
 
 def _change(catalog: deltasql.Catalog, change: str) -> None:
     table = catalog.table("orders")
-    database = catalog._session.book.database
+    database = inspect(catalog).database
     if change == "alter":
         table.alter(properties={"k": "v"})
     elif change == "detach":
@@ -125,7 +126,7 @@ def _change(catalog: deltasql.Catalog, change: str) -> None:
 def test_times_are_the_databases_and_grow_whatever_the_caller_thinks(opened):
     """A clock that runs ahead or behind only sends the commit as a transaction."""
     catalog, table = opened
-    fast = catalog._session.book.committer._calls
+    fast = inspect(catalog).metastore.committer._calls
     shown, at = fast._clock
     for wrong in (3_600_000, -3_600_000, -5):
         fast._clock = (shown + wrong, at)
@@ -141,7 +142,7 @@ def test_the_time_is_in_the_bytes_and_in_the_rows(opened):
     catalog, table = opened
     version = table.commit([an_add("f")])
     entry = table.history(1)[0]
-    payload = catalog._session.book.payload(table.table_id, version)
+    payload = inspect(catalog).metastore.payload(table.table_id, version)
     info = decode_commit(payload, version=version)[0]
     assert info.timestamp == info.in_commit_timestamp == entry.committed_at
     assert entry.digest == digest(payload)
@@ -157,7 +158,7 @@ def test_a_table_without_commit_times_of_its_own_has_one_time_in_its_bytes(uri, 
         with watched() as passed:
             version = table.commit([an_add("f")])
         assert roads(passed) == [FAST]
-        payload = catalog._session.book.payload(table.table_id, version)
+        payload = inspect(catalog).metastore.payload(table.table_id, version)
         info = decode_commit(payload, version=version)[0]
         assert info.in_commit_timestamp is None
         assert info.timestamp == table.history(1)[0].committed_at
@@ -170,7 +171,7 @@ def test_a_table_without_commit_times_of_its_own_has_one_time_in_its_bytes(uri, 
 def test_words_that_look_like_the_place_of_the_time_stay_as_they_are(opened, text):
     catalog, table = opened
     version = table.commit([an_add(f"f-{text}")], user_metadata=text)
-    payload = catalog._session.book.payload(table.table_id, version)
+    payload = inspect(catalog).metastore.payload(table.table_id, version)
     info, add = decode_commit(payload, version=version)
     assert (info.user_metadata, add.path) == (text, f"f-{text}")
     assert info.timestamp == table.history(1)[0].committed_at
@@ -216,7 +217,7 @@ def locked_row(uri: str, table_id: str):
     """Hold the table's row lock, as a slow transaction of somebody else does."""
     with deltasql.connect(uri, settings=NO_MIRROR) as other:
         other.create_if_missing()
-        database = other._session.book.database
+        database = inspect(other).database
         with psycopg.connect(database._conninfo) as connection:
             place = psycopg.sql.Identifier(database.schema)
             connection.execute(psycopg.sql.SQL("set search_path to {}").format(place))
@@ -264,7 +265,7 @@ def test_a_statement_that_outlives_its_connection_commits_once(
 def test_a_fenced_statement_does_nothing_any_more(opened, postgres_server, uri):
     """Whoever gives a lost statement up raises the table's time: it fails when it gets the lock."""
     catalog, table = opened
-    fast = catalog._session.book.committer._calls
+    fast = inspect(catalog).metastore.committer._calls
     ceilings: list[int] = []
     choose = type(fast)._ceiling
 
@@ -291,7 +292,7 @@ def test_a_fenced_statement_does_nothing_any_more(opened, postgres_server, uri):
 
 def test_fence_raises_the_time_and_never_lowers_it(opened):
     catalog, table = opened
-    committer = catalog._session.book.committer
+    committer = inspect(catalog).metastore.committer
     last = table.refresh().last_ict
     for ceiling, expected in ((last - 1, last), (last + 5, last + 5)):
         with committer.database.write() as work:

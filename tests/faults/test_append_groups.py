@@ -13,6 +13,7 @@ import processes
 import toxics
 from builders import NO_MIRROR, a_table, an_add, paths, rows
 from deltasql.catalog import append_groups
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 from forked import in_child
@@ -125,7 +126,7 @@ def test_a_leader_that_is_interrupted_leaves_the_others_their_outcome(opened, po
     made = {f"t{n}": outcomes[n] for n in (1, 2, 3)}
     assert all(isinstance(version, int) for version in made.values())
     made["t0"] = table.commit([an_add("t0")], commit_id="t0")
-    assert catalog._session.book.committer._groups._queues == {}
+    assert inspect(catalog).metastore.committer._groups._queues == {}
     check_invariants(catalog, "orders", acknowledged=made)
 
 
@@ -133,7 +134,7 @@ def test_a_leader_that_is_interrupted_leaves_the_others_their_outcome(opened, po
 def test_times_that_run_ahead_of_the_clock_slow_groups_down(opened, monkeypatch, ahead_ms, pauses):
     catalog, table = opened
     table.commit([an_add("warm")])
-    committer = catalog._session.book.committer
+    committer = inspect(catalog).metastore.committer
     ahead = table.refresh().last_ict + ahead_ms
     with committer.database.write() as work:
         work.run("raise_last_ict", table_id=table.table_id, ict=ahead)

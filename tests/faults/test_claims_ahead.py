@@ -12,6 +12,7 @@ from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import CutoverError, MalformedActionError, NotResumableError, OwnershipError
 from deltasql.importer import cutover
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 
@@ -52,7 +53,7 @@ def catalog(catalog_uri, place):
     write(place, 0, 1)
     with deltasql.connect(catalog_uri) as opened:
         opened.create_if_missing()
-        TableImport(opened._lazy.create(), str(place), "t").run()
+        TableImport(opened._lazy.create().connection, str(place), "t").run()
         write(place, 2, 3, 4)
         yield opened
 
@@ -75,42 +76,42 @@ def check(catalog, place, version):
 
 def test_an_import_that_is_behind_is_refused_unless_it_may_follow(catalog, place):
     with pytest.raises(CutoverError, match="is at version 4, SQL at 1") as refused:
-        cut_over(catalog._session, "t")
+        cut_over(inspect(catalog).connection, "t")
     assert "--follow" in refused.value.advice
-    assert cut_over(catalog._session, "t", follow=True).version == 5
+    assert cut_over(inspect(catalog).connection, "t", follow=True).version == 5
     check(catalog, place, 5)
 
 
 @pytest.mark.parametrize("point", POINTS)
 def test_whoever_comes_after_a_crash_ends_it(catalog_uri, catalog, place, point):
     with hooked(stop_at(point)), pytest.raises(StopError):
-        cut_over(catalog._session, "t", follow=True)
+        cut_over(inspect(catalog).connection, "t", follow=True)
     with deltasql.connect(catalog_uri) as other:
         other.create_if_missing()
         with pytest.raises(NotResumableError, match="was begun and not ended"):
-            TableImport(other._lazy.create(), str(place), "t", ImportOptions(resume=True)).run()
-        assert cut_over(other._session, "t").version == 5
+            TableImport(other._lazy.create().connection, str(place), "t", ImportOptions(resume=True)).run()
+        assert cut_over(inspect(other).connection, "t").version == 5
         check(other, place, 5)
 
 
 def test_a_claim_that_lost_meanwhile_gives_way(catalog, place):
     with hooked(stop_at("before-claim-put")), pytest.raises(StopError):
-        cut_over(catalog._session, "t", follow=True)
+        cut_over(inspect(catalog).connection, "t", follow=True)
     write(place, 5)
-    done = cut_over(catalog._session, "t")
+    done = cut_over(inspect(catalog).connection, "t")
     assert (done.version, done.lost) == (6, 1)
     check(catalog, place, 6)
 
 
 def test_what_is_very_much_is_imported_before_the_claim(catalog, place, monkeypatch):
     monkeypatch.setattr(cutover, "_MOST_AHEAD", 2)
-    assert cut_over(catalog._session, "t", follow=True).version == 5
+    assert cut_over(inspect(catalog).connection, "t", follow=True).version == 5
     check(catalog, place, 5)
 
 
 def test_the_claim_keeps_what_others_changed_in_between(catalog, place):
     deltalake.DeltaTable(str(place)).alter.set_table_properties({"delta.appendOnly": "true"})
-    done = cut_over(catalog._session, "t", follow=True)
+    done = cut_over(inspect(catalog).connection, "t", follow=True)
     assert done.version == 6
     assert catalog.table("t").snapshot().metadata.configuration["delta.appendOnly"] == "true"
     assert deltalake.DeltaTable(str(place)).metadata().configuration["delta.appendOnly"] == "true"
@@ -120,15 +121,15 @@ def test_the_claim_keeps_what_others_changed_in_between(catalog, place):
 def test_a_commit_that_cannot_be_read_is_told_before_anything_is_claimed(catalog, place):
     (place / commit_key(5)).write_bytes(b"{not json}\n")
     with pytest.raises(MalformedActionError, match="version 5"):
-        cut_over(catalog._session, "t", follow=True)
+        cut_over(inspect(catalog).connection, "t", follow=True)
     assert not (place / commit_key(6)).exists()
 
 
 def test_a_fence_that_came_in_between_is_respected(catalog, catalog_uri, place, tmp_path):
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/other.db") as other:
         other.create_if_missing()
-        TableImport(other._lazy.create(), str(place), "t").run()
-        cut_over(other._session, "t")
+        TableImport(other._lazy.create().connection, str(place), "t").run()
+        cut_over(inspect(other).connection, "t")
     with pytest.raises(OwnershipError):
-        cut_over(catalog._session, "t", follow=True)
+        cut_over(inspect(catalog).connection, "t", follow=True)
     assert not (place / commit_key(6)).exists()

@@ -6,6 +6,7 @@ import deltasql
 from builders import a_table
 from deltasql.protocol.actions import Add, Remove
 from deltasql.protocol.codec import decode_commit
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 from processes import finish, start
 
@@ -78,7 +79,7 @@ def _judge(catalog, table, history) -> dict[str, int]:
     A commit that read the partition of its predicate may have no commit between its read version
     and its own that added a file there or removed one that it removes.
     """
-    book = catalog._session.book
+    book = inspect(catalog).metastore
     actions = {v: decode_commit(book.payload(table.table_id, v), version=v) for v in history}
     judged = {"blind": 0, "reading": 0}
     for version, entry in history.items():

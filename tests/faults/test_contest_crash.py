@@ -7,6 +7,7 @@ import pytest
 import deltasql
 from builders import a_table, ids, rows
 from contests import check_settled, contest, saved
+from deltasql.testing import inspect
 from processes import start
 
 pytestmark = [pytest.mark.verify, pytest.mark.req("R87")]
@@ -42,7 +43,7 @@ def settle(uri: str, way: str, **env: str) -> int:
 def end_leases(uri: str) -> None:
     """Let the minute pass that a killed repair keeps others out."""
     with deltasql.connect(uri) as catalog:
-        database = catalog._session.book.database
+        database = inspect(catalog).database
         with database.write() as work:
             text = f"update dl_leases set expires_at = {database.queries.constants['long_ago']}"
             work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())

@@ -10,6 +10,7 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR, ids
+from deltasql.testing import inspect
 from deltasql.testing.crash import declared_points, hooked, traced_points
 from deltasql.testing.invariants import check_invariants
 from faults.workers import do_crash_work
@@ -88,7 +89,7 @@ def test_killed_at_a_point_of_the_worker(catalog_uri, tmp_path, point):
     assert code == -signal.SIGKILL, err
     with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
         catalog.create_if_missing()
-        database = catalog._session.book.database
+        database = inspect(catalog).database
         with database.write() as work:
             text = f"update dl_leases set expires_at = {database.queries.constants['long_ago']}"
             work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())

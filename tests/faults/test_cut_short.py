@@ -16,6 +16,7 @@ from contests import check_settled, contest, saved
 from deltasql.errors import StorageUnavailableError
 from deltasql.protocol.files import commit_key
 from deltasql.storage.local import LocalStore
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 from histories import History
@@ -255,5 +256,5 @@ def test_an_import_by_force(catalog_uri, catalog, source):
     assert catalog.table("t").table_id == first
     assert [info.name for info in catalog.tables()] == ["t"]
     catalog.import_table(str(source), "t", engine="local", force=True)
-    (row,) = catalog._session.book.tables()
+    (row,) = inspect(catalog).metastore.tables()
     assert (row.name, row.state, row.table_id == first) == ("t", "read_only", False)

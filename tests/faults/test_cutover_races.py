@@ -13,6 +13,7 @@ import deltasql
 from deltasql.client.cutover import cut_over
 from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import CutoverError
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 
 pytestmark = pytest.mark.req("R81", "R82", "R102")
@@ -46,9 +47,9 @@ def race(catalog_uri, place, catch_up):
     try:
         with deltasql.connect(catalog_uri) as catalog:
             catalog.create_if_missing()
-            session = catalog._session
-            TableImport(session, place, "t").run()
-            lost = catch_up(session, place)
+            connection = inspect(catalog).connection
+            TableImport(connection, place, "t").run()
+            lost = catch_up(connection, place)
             (version, *_), told = lost, writer.communicate(timeout=60)[0].splitlines()
             table = catalog.table("t")
             assert table.append(pa.table({"a": [-1]})) == version + 1
@@ -66,19 +67,19 @@ def race(catalog_uri, place, catch_up):
         writer.communicate()
 
 
-def at_once(session, place):
+def at_once(connection, place):
     """Take along what the writer commits meanwhile, as an operator does who cannot pause it."""
-    done = cut_over(session, "t", follow=True)
+    done = cut_over(connection, "t", follow=True)
     return done.version, done.lost
 
 
-def after_resuming(session, place):
+def after_resuming(connection, place):
     """Resume once more before, as the guide says; the writer may be faster than the look at it."""
-    TableImport(session, place, "t", ImportOptions(resume=True)).run()
+    TableImport(connection, place, "t", ImportOptions(resume=True)).run()
     try:
-        done = cut_over(session, "t")
+        done = cut_over(connection, "t")
     except CutoverError:
-        return at_once(session, place)
+        return at_once(connection, place)
     return done.version, done.lost
 
 
@@ -99,12 +100,12 @@ def test_of_two_catalogs_one_takes_the_log_over(catalog_uri, second_uri, tmp_pat
     deltalake.write_deltalake(place, pa.table({"a": [0]}))
     with deltasql.connect(catalog_uri) as one, deltasql.connect(second_uri) as two:
         for catalog in (one, two):
-            TableImport(catalog._lazy.create(), place, "t").run()
+            TableImport(catalog._lazy.create().connection, place, "t").run()
         outcomes: dict[int, object] = {}
 
         def attempt(number, catalog):
             try:
-                outcomes[number] = cut_over(catalog._session, "t").version
+                outcomes[number] = cut_over(inspect(catalog).connection, "t").version
             except Exception as error:  # noqa: BLE001 (it is looked at below)
                 outcomes[number] = error
 
@@ -122,4 +123,4 @@ def test_of_two_catalogs_one_takes_the_log_over(catalog_uri, second_uri, tmp_pat
         assert winner.table("t").append(pa.table({"a": [1]})) == 2
         check_invariants(winner, "t")
         loser = (one, two)[1 - won[0]]
-        assert loser._session.book.table("t").state == "read_only"
+        assert inspect(loser).metastore.table("t").state == "read_only"

@@ -10,6 +10,7 @@ import pytest
 import deltasql
 from builders import NO_MIRROR, a_table, an_add, ids, rows
 from deltasql.errors import DeltaSqlError
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 from forked import in_child
@@ -146,6 +147,6 @@ def _error_of(work) -> str:
 def test_a_child_does_not_wait_for_a_lock_that_a_thread_of_its_parent_held(catalog, tmp_path):
     table = a_table(catalog, tmp_path)
     table.append(rows(1))
-    with catalog._session.engine.ownership._lock:
+    with inspect(catalog).connection.ownership._lock:
         assert in_child(lambda: table.append(rows(2))) == 2
     assert ids(table) == [1, 2]

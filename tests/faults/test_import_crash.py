@@ -15,6 +15,7 @@ from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import DeltaSqlError
 from deltasql.importer import tasks
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 from histories import History
@@ -38,7 +39,7 @@ class StopError(BaseException):
 
 
 def do_import(catalog, root, name="t", **options):
-    return TableImport(catalog._lazy.create(), str(root), name, ImportOptions(**options)).run()
+    return TableImport(catalog._lazy.create().connection, str(root), name, ImportOptions(**options)).run()
 
 
 def stop_at(point, turn):
@@ -123,11 +124,11 @@ def test_a_cut_over_that_dies_is_ended_by_the_next(catalog_uri, source, point):
     with deltasql.connect(catalog_uri) as catalog:
         do_import(catalog, source)
         with hooked(stop_at(point, 1)), pytest.raises(StopError):
-            cut_over(catalog._session, "t")
+            cut_over(inspect(catalog).connection, "t")
     with deltasql.connect(catalog_uri) as catalog:
         catalog.create_if_missing()
         if point != "after-cutover-commit":
-            assert cut_over(catalog._session, "t").version == 24
+            assert cut_over(inspect(catalog).connection, "t").version == 24
         table = catalog.table("t")
         assert table.append(pa.table({"id": [1], "p": ["a"]})) == 25
         assert catalog.mirror.verify("t") == []
@@ -138,12 +139,12 @@ def test_a_claim_that_lost_after_a_crash_is_forgotten(catalog_uri, source):
     with deltasql.connect(catalog_uri) as catalog:
         do_import(catalog, source)
         with hooked(stop_at("before-claim-put", 1)), pytest.raises(StopError):
-            cut_over(catalog._session, "t")
+            cut_over(inspect(catalog).connection, "t")
         foreign = b'{"commitInfo":{"timestamp":1,"operation":"THEIRS"}}\n'
         (source / commit_key(24)).write_bytes(foreign)
-        done = cut_over(catalog._session, "t")
+        done = cut_over(inspect(catalog).connection, "t")
         assert (done.version, done.lost) == (25, 1)
-        assert catalog._session.book.payload(done.row.table_id, 24) == foreign
+        assert inspect(catalog).metastore.payload(done.row.table_id, 24) == foreign
         assert catalog.mirror.verify("t") == []
 
 
@@ -156,10 +157,10 @@ from deltasql.importer.engine import LocalEngine
 tasks.TASK_VERSIONS, tasks.SEGMENT_BYTES = 3, 20_000
 uri, source, cores = sys.argv[1:4]
 with deltasql.connect(uri) as catalog:
-    names = [row.name for row in catalog._session.book.tables()]
+    names = [row.name for row in inspect(catalog).metastore.tables()]
     options = ImportOptions(resume="t" in names)
     print("ready", flush=True)
-    TableImport(catalog._lazy.create(), source, "t", options, LocalEngine(int(cores))).run()
+    TableImport(catalog._lazy.create().connection, source, "t", options, LocalEngine(int(cores))).run()
 print("done", flush=True)
 """
 

@@ -14,6 +14,7 @@ from deltasql.catalog import forgetting
 from deltasql.catalog.rows import TableState
 from deltasql.errors import TableStateError
 from deltasql.importer import tasks
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from import_rows import book_rows
 from legacy import checkpoint_at
@@ -71,7 +72,7 @@ def expected(second_uri, source):
 
 
 def require_ended(catalog, source, expected):
-    found = catalog._session.book.find_table("t")
+    found = inspect(catalog).metastore.find_table("t")
     if found is None:
         done = do_import(catalog, source, from_version=OLDEST)
     else:

@@ -4,6 +4,7 @@ import pytest
 
 import deltasql
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 from import_logs import (
@@ -123,7 +124,7 @@ def test_metadata_closes_columns_with_adds_and_without(catalog_uri, tmp_path, ha
         more = [add("y", 1)] if has_add else []
         write_commit(root, 1, [metadata((("id", "string"), ("p", "string"))), *more])
         done = do_import(catalog, root, resume=True)
-        with catalog._session.book.database.read() as work:
+        with inspect(catalog).database.read() as work:
             rows = work.rows("stats_columns", table_id=done.row.table_id)
         assert ("id", "long", 1) in [(row[1], row[2], row[5]) for row in rows]
 

@@ -11,6 +11,7 @@ from deltasql.catalog.importing import Importing
 from deltasql.catalog.stats_fill import StatsFill
 from deltasql.errors import DeltaSqlError
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from import_logs import (
     KillError,
@@ -127,7 +128,7 @@ def test_an_index_does_not_count_over_the_segment_of_another_run(  # noqa: C901 
         do_import(catalog, root)
     assert len(turns) == 2
     with deltasql.connect(catalog_uri) as catalog:
-        table_id = catalog._session.book.table("t").table_id
+        table_id = inspect(catalog).metastore.table("t").table_id
         assert files_of(catalog, table_id) == EVERY
         assert files_of(catalog, table_id, where="id > 450") == ["f5"]
 
@@ -155,7 +156,7 @@ def test_nobody_ends_the_index_that_another_run_has_begun(catalog_uri, tmp_path,
         done = do_import(catalog, root)
         assert turns == ["B"]
         assert files_of(catalog, done.row.table_id, where="id > 450") == ["f5"]
-        columns = catalog._session.book.database.rows("stats_columns", table_id=done.row.table_id)
+        columns = inspect(catalog).database.rows("stats_columns", table_id=done.row.table_id)
         assert len([row for row in columns if row[5] is None]) == 1
 
 

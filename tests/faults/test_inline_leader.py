@@ -7,6 +7,7 @@ import pytest
 import deltasql
 from builders import a_table, an_add
 from deltasql.mirror.engine import Mirrored
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 
@@ -22,7 +23,7 @@ def test_a_commit_that_finds_the_log_behind_is_taken_along_by_who_moves_it_on(tw
     """The second commit happens while the first one's mirror is on its way."""
     one, other = two
     results = []
-    after = type(other._session.inline)._work
+    after = type(inspect(other).inline)._work
 
     def meddle(point: str) -> None:
         if point == "before-mirror-status" and not results:
@@ -33,12 +34,12 @@ def test_a_commit_that_finds_the_log_behind_is_taken_along_by_who_moves_it_on(tw
 
     def note(self, done):
         result = after(self, done)
-        if self is other._session.inline:
+        if self is inspect(other).inline:
             results.append(result.outcome)
         return result
 
     with pytest.MonkeyPatch.context() as patch, hooked(meddle):
-        patch.setattr(type(other._session.inline), "_work", note)
+        patch.setattr(type(inspect(other).inline), "_work", note)
         one.table("orders").commit([an_add("a")])
     assert results == [None, Mirrored.BLOCKED]
     assert one.mirror.status("orders")["lag_versions"] == 0
@@ -50,7 +51,7 @@ def test_a_log_that_nobody_moves_on_is_taken_up_by_the_next_commit(two):
     one, other = two
     _die_after_commit(one)
     table = other.table("orders")
-    clock = other._session.inline
+    clock = inspect(other).inline
     table.commit([an_add("next")])
     if other.mirror.status("orders")["lag_versions"]:
         # it looked as if somebody were at it; a second later it does not any more

@@ -16,6 +16,7 @@ from deltasql.events import MirrorConflicted, MirrorFailed, TableFenced, Version
 from deltasql.mirror.engine import Mirrored
 from deltasql.protocol.files import commit_key
 from deltasql.settings import Settings
+from deltasql.testing import inspect
 from deltasql.testing.faults import Fault, Kind
 from deltasql.testing.faulty import FaultyStore
 from deltasql.testing.invariants import check_invariants
@@ -109,7 +110,7 @@ def test_foreign_bytes_stop_the_table_and_stay_untouched(catalog, events, tmp_pa
         table.commit([an_add("next")])
     conflict = next(event for event in events if isinstance(event, MirrorConflicted))
     assert (conflict.key, conflict.version, conflict.error_code) == (commit_key(2), 2, "DS501")
-    tracker = catalog._session.engine.tracker
+    tracker = inspect(catalog).queue
     status = tracker.get_status(table.table_id, 2)
     assert status.status is MirrorState.FAILED
     assert commit_key(2) in status.error_message
@@ -121,7 +122,7 @@ def test_no_version_is_put_before_its_predecessor(catalog_uri, tmp_path):
         table = a_table(catalog, tmp_path)
         table.commit([an_add("f1")])
         table.commit([an_add("f2")])
-        engine, row = catalog._session.engine, table.refresh()
+        engine, row = inspect(catalog).engine, table.refresh()
         assert engine.mirror_version(row, 2).outcome is Mirrored.BLOCKED
         assert engine.mirror_version(row, 0).outcome is Mirrored.DONE
         assert engine.mirror_version(table.refresh(), 0).outcome is Mirrored.ALREADY
@@ -219,7 +220,7 @@ def test_the_tracker_answers_what_is_due(catalog_uri, tmp_path):
     with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
         table = a_table(catalog, tmp_path)
         table.commit([an_add("f")])
-        tracker, table_id = catalog._session.engine.tracker, table.table_id
+        tracker, table_id = inspect(catalog).queue, table.table_id
         assert tracker.find_ready_for_retry(table_id, 5, 1000, now=10) == [(0, 0), (1, 0)]
         assert tracker.mark_failed(table_id, 0, "boom", now=1000) == 1
         assert tracker.mark_failed(table_id, 0, "boom", now=2000) == 2

@@ -12,6 +12,7 @@ from builders import NO_MIRROR, a_table, rows
 from deltasql.mirror.reconciler import ReconciliationConfig
 from deltasql.protocol.files import checkpoint_path, commit_key
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.testing import inspect
 from deltasql.testing.faults import Fault, Kind
 from deltasql.testing.faulty import FaultyStore
 from deltasql.testing.invariants import check_invariants
@@ -23,7 +24,7 @@ QUICK = ReconciliationConfig(interval=timedelta(seconds=0.2), poll=timedelta(sec
 
 
 def sql(catalog, text: str) -> None:
-    database = catalog._session.book.database
+    database = inspect(catalog).database
     with database.write() as work:
         work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
 
@@ -55,7 +56,7 @@ def test_a_row_deleted_by_hand_is_made_again_with_its_digest(catalog_uri, tmp_pa
         sql(catalog, "delete from dl_mirror_status where version in (0, 1)")
         with running(catalog):
             until(lambda: lag(catalog) == 0)
-        tracker = catalog._session.engine.tracker
+        tracker = inspect(catalog).queue
         digests = {entry.version: entry.digest for entry in table.history()}
         for version in range(3):
             found = tracker.get_status(table.table_id, version)
@@ -87,11 +88,11 @@ def test_a_count_reset_by_hand_reaches_a_worker_that_is_new_to_the_table(catalog
         table = a_table(catalog, tmp_path)
         for _ in range(5):
             catalog.mirror.run_once()
-        tracker, far = catalog._session.engine.tracker, 2**50
+        tracker, far = inspect(catalog).queue, 2**50
         assert tracker.find_ready_for_retry(table.table_id, 5, 1000, now=far) == []
         sql(catalog, "UPDATE dl_mirror_status SET retry_count = 0 WHERE status = 'FAILED'")
         (found,) = tracker.find_behind()
-        assert found.is_due(catalog._session.engine.clock())
+        assert found.is_due(inspect(catalog).connection.now_ms())
     with deltasql.connect(catalog_uri, settings=WORKER) as catalog:
         with running(catalog):
             until(lambda: lag(catalog) == 0)

@@ -20,6 +20,7 @@ from deltasql.mirror.breaker import Breakers
 from deltasql.mirror.reconciler import MirrorReconciler, ReconciliationConfig
 from deltasql.protocol.files import commit_key
 from deltasql.settings import MirrorSettings, Settings
+from deltasql.testing import inspect
 from deltasql.testing.faults import Fault, Kind
 from deltasql.testing.faulty import FaultyStore
 from deltasql.testing.invariants import check_invariants
@@ -120,7 +121,7 @@ def test_a_backlog_of_many_tables_is_drained_in_order(catalog, reconciler, tmp_p
     assert (swept.behind, swept.mirrored, swept.failed) == (5, 31 * 5, 0)
     for table in tables:
         check_invariants(catalog, table.name)
-    catalog._session.checkpoints.finish()
+    inspect(catalog).mirroring.checkpoints.finish()
     for table in tables:
         assert catalog.mirror.verify(table.name) == []
     assert any(isinstance(event, ReconcilerSwept) for event in events)
@@ -204,7 +205,7 @@ def test_a_count_that_is_reset_by_hand_makes_a_version_due(catalog, reconciler, 
 
 
 def _sql(catalog, text: str) -> None:
-    database = catalog._session.book.database
+    database = inspect(catalog).database
     with database.write() as work:
         work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
 

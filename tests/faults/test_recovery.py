@@ -12,6 +12,7 @@ from deltasql.errors import MirrorConflictError, OwnershipError, TableStateError
 from deltasql.log.owner import OWNER_KEY
 from deltasql.protocol.codec import serialize_actions
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from deltasql.testing.faults import Fault, Kind
 from deltasql.testing.faulty import FaultyStore
 from deltasql.testing.invariants import check_invariants
@@ -139,7 +140,7 @@ def test_a_foreign_commit_above_sql_is_adopted_by_the_operators_word(catalog_uri
         assert [one.done for one in catalog.mirror.repair("orders", adopt=True)] == [True]
         assert (table.version, ids(table)) == (2, [])
         assert table.history(1)[0].operation == "DELETE"
-        assert catalog._session.book.payload(table.table_id, 2) == text.encode()
+        assert inspect(catalog).metastore.payload(table.table_id, 2) == text.encode()
         assert table.append(rows(5)) == 3
         assert catalog.mirror.verify("orders") == []
 
@@ -159,7 +160,7 @@ def test_adopted_bytes_need_not_be_canonical(catalog_uri, tmp_path):
         payload = serialize_actions([an_add("f")]).replace(b'"size"', b' "size"').rstrip(b"\n")
         (log_of(table) / commit_key(1)).write_bytes(payload)
         catalog.mirror.repair("orders", adopt=True)
-        assert catalog._session.book.payload(table.table_id, 1) == payload
+        assert inspect(catalog).metastore.payload(table.table_id, 1) == payload
         assert catalog.mirror.verify("orders") == []
 
 

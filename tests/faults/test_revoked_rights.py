@@ -10,6 +10,7 @@ import pg_roles
 import toxics
 from builders import NO_MIRROR, a_table, an_add
 from deltasql.errors import CommitUnknownError
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 
@@ -39,7 +40,7 @@ def test_a_commit_whose_reply_is_lost_with_the_rights_is_unknown_and_made_once(
         through = lake.uri("writer").replace(f"port={lake.server.port}", f"port={proxy.port}")
         with deltasql.connect(through, settings=NO_MIRROR) as catalog, ExitStack() as damage:
             catalog.create_if_missing()
-            committer = catalog._session.book.committer
+            committer = inspect(catalog).metastore.committer
             committer.sleep = lambda _: None
             minutes = itertools.count(step=60)
             committer.monotonic = lambda: float(next(minutes))

@@ -25,6 +25,7 @@ import deltasql
 import processes
 from builders import NO_MIRROR, a_table, an_add
 from deltasql.errors import CatalogReplacedError, CommitUnknownError, DeltaSqlError
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 
@@ -102,7 +103,7 @@ def test_two_writers_never_commit_at_once_though_their_locks_were_cancelled(uri,
         entered, leave = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with catalog._session.book.database.write():
+            with inspect(catalog).database.write():
                 entered.set()
                 leave.wait(60)
 
@@ -163,7 +164,7 @@ def test_a_removed_database_file_is_an_error_not_a_commit(uri, file, tmp_path):
 def test_a_file_replaced_during_a_commit_is_an_unknown_outcome(uri, file, tmp_path):
     catalog = deltasql.connect(uri, settings=NO_MIRROR)
     table = a_table(catalog, tmp_path)
-    committer = catalog._session.book.committer
+    committer = inspect(catalog).metastore.committer
     ticks = itertools.count(step=10.0)
     committer.sleep, committer.monotonic = (lambda _: None), (lambda: float(next(ticks)))
 

@@ -18,6 +18,7 @@ from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.importer import tasks
 from deltasql.jobs.engine import SparkEngine
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from histories import START, History
 from import_faults import IMPORT_POINTS, truncated
 from import_rows import book_rows
@@ -79,23 +80,23 @@ def postgres_uri(postgres_server) -> str:
 def local_rows(tmp_path, source):
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/local.db") as catalog:
         catalog.create_if_missing()
-        done = TableImport(catalog._lazy.create(), str(source), "t").run()
+        done = TableImport(catalog._lazy.create().connection, str(source), "t").run()
         return book_rows(catalog, done.row.table_id)
 
 
 def rows_of(uri):
     with deltasql.connect(uri) as catalog:
         assert [one.name for one in catalog.tables()] == ["t"]
-        return book_rows(catalog, catalog._session.book.table("t").table_id)
+        return book_rows(catalog, inspect(catalog).metastore.table("t").table_id)
 
 
 def go_on(uri, source, engine):
     """Do what an operator does after a crash: resume, or begin where nothing was begun."""
     with deltasql.connect(uri) as catalog:
         catalog.create_if_missing()
-        begun = "t" in [row.name for row in catalog._session.book.tables()]
+        begun = "t" in [row.name for row in inspect(catalog).metastore.tables()]
         options = ImportOptions(resume=begun)
-        TableImport(catalog._lazy.create(), str(source), "t", options, engine).run()
+        TableImport(catalog._lazy.create().connection, str(source), "t", options, engine).run()
 
 
 def first_line(driver: subprocess.Popen) -> str:

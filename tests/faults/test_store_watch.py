@@ -27,6 +27,7 @@ from deltasql.events import CommitFailed, DataWriteFailed, ReconcilerTroubled, S
 from deltasql.mirror.store_watch import ask_stores, stores_of
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.sinks import prometheus_sink
+from deltasql.testing import inspect
 
 WORKER = Settings(mirror=MirrorSettings(mode="worker"))
 
@@ -132,7 +133,7 @@ def test_an_answer_to_a_question_closes_the_breaker(local):
         worker.breakers.failed(table.location)
     assert worker.breakers.down() == [table.location]
     assert not worker.breakers.allows(table.location)
-    worker.stores.wait(worker.stores.ask_all([catalog._session.book.table("orders")]))
+    worker.stores.wait(worker.stores.ask_all([inspect(catalog).metastore.table("orders")]))
     assert worker.breakers.down() == []
     assert worker.breakers.allows(table.location)
 
@@ -150,8 +151,8 @@ def test_a_log_that_somebody_else_moves_on_closes_the_breaker(local):
     worker._notice_others(worker._find())
     worker._notice_others(worker._find())
     assert worker.breakers.down() == [table.location]
-    engine = catalog._session.engine
-    engine.mirror_batch(engine.catalog.table("orders"), 1)  # as another worker would
+    engine = inspect(catalog).engine
+    engine.mirror_batch(engine.connection.metastore.table("orders"), 1)  # as another worker would
     assert catalog.mirror.status("orders")["lag_versions"] == 2
     worker._notice_others(worker._find())
     assert worker.breakers.down() == []
@@ -190,7 +191,7 @@ def test_a_store_that_hangs_holds_up_no_other_and_is_told(local):
     worker.stores.open_store = open_store
     worker.stores.patience_s = 0.5
     try:
-        asked = ask_stores(stores_of(catalog._session.book.tables()), open_store, 0.5)
+        asked = ask_stores(stores_of(inspect(catalog).metastore.tables()), open_store, 0.5)
         assert isinstance(asked[table.location], StorageUnavailableError)
         assert asked[other.location] is None
         worker.run_once()

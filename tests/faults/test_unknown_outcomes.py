@@ -13,6 +13,7 @@ import processes
 import toxics
 from builders import NO_MIRROR, SCHEMA, a_table, an_add, rows
 from deltasql.errors import BadArgumentError, CommitUnknownError, OwnershipError
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 from deltasql.uri import parse_uri
@@ -43,7 +44,7 @@ def _read_only(dsn: str, name: str, state: str) -> None:
 
 def _with_fast_clock(catalog, sleep=lambda _: None) -> None:
     ticks = itertools.count(step=5.0)
-    committer = catalog._session.book.committer
+    committer = inspect(catalog).metastore.committer
     committer.sleep, committer.monotonic = sleep, lambda: float(next(ticks))
 
 
@@ -178,7 +179,7 @@ def test_an_epoch_begins_behind_the_commits_that_wait(pg, tmp_path):
             def begin() -> int:
                 with deltasql.connect(uri, settings=NO_MIRROR) as other:
                     other.create_if_missing()
-                    other._session.book.new_epoch()
+                    inspect(other).metastore.new_epoch()
                     return other.table("orders").version
 
             seen = pool.submit(begin)

@@ -23,6 +23,7 @@ from deltasql.errors import (
 from deltasql.protocol.files import commit_key
 from deltasql.protocol.identity import path_key
 from deltasql.protocol.schema import StructType, print_schema
+from deltasql.testing import inspect
 from readers import read_deltasql
 
 pytestmark = [pytest.mark.req("R60", "R61", "R64", "R66", "R73"), needs_corpora]
@@ -82,14 +83,14 @@ class Book:
     def bring(self, name: str, **options: bool) -> Imported:
         wanted = ImportOptions(**options)
         return TableImport(
-            self.catalog._lazy.create(), str(self.source(name)), short(name), wanted
+            self.catalog._lazy.create().connection, str(self.source(name)), short(name), wanted
         ).run()
 
     def snapshot(self, done: Imported, version: int | None = None):
-        return self.catalog._session.book.snapshot(done.table_id, version=version)
+        return inspect(self.catalog).metastore.snapshot(done.table_id, version=version)
 
     def count(self, relation: str) -> int:
-        database = self.catalog._session.book.database
+        database = inspect(self.catalog).database
         schema = pa.schema([("found", pa.int64())])
         return database.arrow(f"select count(*) as found from {relation}", {}, schema)[0][0].as_py()
 
@@ -176,8 +177,8 @@ def tombstones(book: Book, done: Imported, live: list[dict]) -> int:
     names = ("path", "dv_id")
     schema = pa.schema([(name, pa.string()) for name in names])
     text = "select path, dv_id from dl_removed_files where table_key = :key and removal = 'remove'"
-    key = book.catalog._session.book.table_by_id(done.table_id).table_key
-    found = book.catalog._session.book.database.arrow(text, {"key": key}, schema)
+    key = inspect(book.catalog).metastore.table_by_id(done.table_id).table_key
+    found = inspect(book.catalog).database.arrow(text, {"key": key}, schema)
     gone = {(path_key(one["path"]), one["dv_id"]) for one in found.to_pylist()}
     return len(gone - {(path_key(file["path"]), file["dv_id"]) for file in live})
 
@@ -218,7 +219,7 @@ def require_history(book: Book, done: Imported, case: dict) -> None:
     assert set(found) == set(range(done.row.first_version, done.row.current_version + 1))
     for version in range(max(first, done.row.first_version), last + 1):
         path = root / commit_key(version)
-        assert book.catalog._session.book.payload(done.table_id, version) == path.read_bytes()
+        assert inspect(book.catalog).metastore.payload(done.table_id, version) == path.read_bytes()
         told = commit_info(path)
         assert found[version].operation == told.get("operation", "UNKNOWN")
 

@@ -11,6 +11,7 @@ from contests import saved, state_of
 from deltasql.errors import RecommitError
 from deltasql.protocol.actions import DomainMetadata
 from deltasql.protocol.schema import Primitive, StructField
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 from foreign import a_foreign_file, put_foreign
 
@@ -95,14 +96,14 @@ def test_whatever_was_committed_a_contest_is_settled_and_no_number_changes(
     chance = random.Random(seed)
     with deltasql.connect(catalog_uri) as catalog:
         catalog.create_if_missing()
-        session = catalog._session
-        mirrored = session.settings
+        opened = inspect(catalog)
+        mirrored = opened.connection.settings
         table = a_table(catalog, tmp_path, properties={"delta.enableDeletionVectors": "true"})
         player = Player(table, seed)
         for _ in range(4):
             player.act()
         first = table.version + 1
-        session.settings = NO_MIRROR
+        opened.connection.settings = NO_MIRROR
         for number in range(chance.choice([1, 3])):
             if chance.random() < 0.8:
                 table.commit([an_add(f"own-{number}")], commit_id=f"own-{number}")
@@ -112,8 +113,8 @@ def test_whatever_was_committed_a_contest_is_settled_and_no_number_changes(
         for version, number in enumerate(theirs, start=first):
             blind = chance.random() < 0.9
             put_foreign(table, version, a_foreign_file(table, number), is_blind_append=blind)
-        session.settings = mirrored
-        session.engine.catch_up(table.table_id, seconds=60)
+        opened.connection.settings = mirrored
+        opened.engine.catch_up(table.table_id, seconds=60)
         tokens = {entry.commit_id: entry.version for entry in table.history()}
         before, newest = state_of(table), table.version
         try:

@@ -20,6 +20,7 @@ from deltasql.protocol.codec import decode_commit, serialize_actions
 from deltasql.protocol.identity import file_key
 from deltasql.protocol.replay import replay
 from deltasql.protocol.validate import validate_payload
+from deltasql.testing import inspect
 from mutations import mutated
 
 _IS_FIXED = os.environ.get("HYPOTHESIS_PROFILE", "fixed") == "fixed"
@@ -116,7 +117,7 @@ class Book:
             self.renew()
 
     def payload(self, table, version: int) -> bytes:
-        return self.catalog._session.book.payload(table.table_id, version)
+        return inspect(self.catalog).metastore.payload(table.table_id, version)
 
     def _add_what_will_be_removed(self, actions) -> None:
         adds = [

@@ -8,13 +8,16 @@ import deltasql
 from cut_histories import do_import
 from deltasql.importer import tasks
 from deltasql.protocol.identity import path_key
+from deltasql.testing import inspect
 from histories import History
 from legacy import checkpoint_at
 
 
 def files_at(catalog, row, version):
     columns = ("path", "dv_id", "size", "modification_time")
-    found = catalog._session.book.snapshot(row.table_id, version=version).files(columns=columns)
+    found = (
+        inspect(catalog).metastore.snapshot(row.table_id, version=version).files(columns=columns)
+    )
     return {(path_key(path), dv): rest for path, dv, *rest in map(dict.values, found.to_pylist())}
 
 
@@ -45,7 +48,7 @@ def test_an_import_from_a_version_is_a_replay_from_there(tmp_path, monkeypatch, 
         assert list(done.validation.lines()) == []
         assert row.oldest_version == oldest
         for version in range(oldest, versions):
-            snapshot = catalog._session.book.snapshot(row.table_id, version=version)
+            snapshot = inspect(catalog).metastore.snapshot(row.table_id, version=version)
             state = states[version]
             assert files_at(catalog, row, version) == replayed(state), (seed, version)
             assert (snapshot.metadata, snapshot.protocol) == (state.metadata, state.protocol)

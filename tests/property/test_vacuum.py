@@ -20,6 +20,7 @@ from deltasql.catalog.objects import vector_path
 from deltasql.errors import DeltaSqlError
 from deltasql.protocol.actions import Add, DeletionVector, Protocol, Remove
 from deltasql.protocol.codec import decode_commit
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 
 DAY = 24 * 3600 * 1000
@@ -190,7 +191,7 @@ def _file(path: str, **changes) -> Add:
 
 
 def _state(table, version: int) -> dict:
-    book, found = table._session.book, {}
+    book, found = inspect(table).metastore, {}
     for number in range(version + 1):
         payload = book.payload(table.table_id, number)
         actions = decode_commit(payload, version=number, lenient=True)

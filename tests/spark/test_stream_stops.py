@@ -16,6 +16,7 @@ from deltasql.errors import (
     VersionNotFoundError,
 )
 from deltasql.protocol.schema import Primitive, StructField
+from deltasql.testing import inspect
 from streams import Driver, append, ids
 
 pytestmark = pytest.mark.req("R26")
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.req("R26")
 
 def forget(catalog, table, floor):
     row = table.refresh()
-    Forgetting(catalog._session.book.database).run(row, ForgetPlan(floor, floor, floor))
+    Forgetting(inspect(catalog).database).run(row, ForgetPlan(floor, floor, floor))
 
 
 def test_commits_that_delete(small):

@@ -27,6 +27,7 @@ from deltasql.client.write_desk import WriteDesk
 from deltasql.crash import crash_point
 from deltasql.errors import BadArgumentError, TableExistsError, TableStateError
 from deltasql.protocol.properties import read_interval
+from deltasql.runtime.connection import Connection
 from deltasql.storage.resolve import StoreOpener, canonical_location, location_key
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ class Catalog:
     def _session(self) -> Session:
         return self._lazy.session
 
+    @property
+    def _connection(self) -> Connection:
+        return self._session.connection
+
     def create_if_missing(self) -> None:
         """Make the catalog if it is not there, as `deltasql db init` does; safe to repeat.
 
@@ -72,20 +77,20 @@ class Catalog:
     @property
     def catalog_id(self) -> str:
         """The catalog's id, the same for its whole life."""
-        return self._session.book.identity.catalog_id
+        return self._connection.metastore.identity.catalog_id
 
     def new_epoch(self) -> int:
         """Begin a new epoch before a recovery: every other process must open the catalog again."""
-        return self._session.book.new_epoch()
+        return self._connection.metastore.new_epoch()
 
     def tables(self) -> list[TableInfo]:
         """Return all tables that can be read, by name."""
-        rows = self._session.book.tables()
+        rows = self._connection.metastore.tables()
         return [_info(row) for row in rows if row.state is not TableState.IMPORTING]
 
     def unfinished_imports(self) -> list[TableInfo]:
         """Return the tables whose import runs now, or has died and waits to be ended."""
-        rows = self._session.book.tables()
+        rows = self._connection.metastore.tables()
         return [_info(row) for row in rows if row.state is TableState.IMPORTING]
 
     def table(self, name: str, *, follow: bool = False) -> Table:
@@ -97,7 +102,7 @@ class Catalog:
             TableNotFoundError: there is none.
             TableStateError: its import has not ended.
         """
-        found = Table(self._session, require_visible(self._session.book.table(name)))
+        found = Table(self._session, require_visible(self._connection.metastore.table(name)))
         if follow:
             found.follow()
         return found
@@ -122,12 +127,12 @@ class Catalog:
             UnsafeStoreError: the store ignores the conditions that protect commits.
         """
         place = canonical_location(location)
-        self._lazy.create().check_settings(properties or {})
+        self._lazy.create().connection.check_settings(properties or {})
         spec = TableSpec(name, place, schema, partition_by, dict(properties or {}), description)
         try:
             return self._create(spec)
         except TableExistsError:
-            found = self._session.book.table_at(location_key(place)) if exist_ok else None
+            found = self._connection.metastore.table_at(location_key(place)) if exist_ok else None
             if found is None or found.full_name != name:
                 raise
             return Table(self._session, found)
@@ -157,7 +162,7 @@ class Catalog:
         from deltasql.client.import_call import ImportCall  # noqa: PLC0415 (pyarrow)
 
         call = ImportCall(engine, master, conf or {}, on_progress)
-        return call.run(self._lazy.create(), source, name, options)
+        return call.run(self._lazy.create().connection, source, name, options)
 
     @property
     def writes(self) -> WriteDesk:
@@ -181,11 +186,11 @@ class Catalog:
         """
         from deltasql.client.cutover import cut_over  # noqa: PLC0415 (pyarrow)
 
-        return cut_over(self._session, name, fence=fence, follow=follow)
+        return cut_over(self._connection, name, fence=fence, follow=follow)
 
     def rename(self, old: str, new: str) -> None:
         """Give a table another name; nothing else changes."""
-        self._session.book.rename(old, new)
+        self._connection.metastore.rename(old, new)
 
     def drop(self, name: str, *, purge: bool = False, force: bool = False) -> None:
         """Take a table out of the catalog; its files and its log stay, unless `purge`.
@@ -199,9 +204,9 @@ class Catalog:
             OwnershipError: the catalog was recovered since; or a purge would delete the files of
                 a log that is another catalog's, or ahead of SQL.
         """
-        row = self._session.book.table(name)
+        row = self._connection.metastore.table(name)
         if row.state in COPIES:
-            take_back(self._session, row, purge=purge)
+            take_back(self._connection, row, purge=purge)
             return
         if purge and row.state is TableState.DETACHED:
             raise TableStateError(
@@ -210,12 +215,12 @@ class Catalog:
                 table=row.full_name,
             )
         if purge:
-            purge_table(self._session, row)
+            purge_table(self._connection, row)
             return
         if not force and row.mirrored_through < row.current_version:
-            self._session.engine.catch_up(row.table_id, seconds=10.0)
+            self._session.mirroring.engine.catch_up(row.table_id, seconds=10.0)
         crash_point("before-drop")
-        self._session.book.dropping().drop(row, may_lag=force)
+        self._connection.metastore.dropping().drop(row, may_lag=force)
 
     def dropped_tables(self) -> list[DroppedTable]:
         """Return the tables that were dropped, the last one first."""
@@ -251,12 +256,12 @@ class Catalog:
         """
         if older_than < timedelta():
             raise BadArgumentError(f"History of {name} cannot be kept for {older_than}.")
-        session, row = self._session, self._session.book.table(name)
-        snapshot = session.book.snapshot(row.table_id)
-        forgetting = Forgetting(session.book.database)
+        connection, row = self._connection, self._connection.metastore.table(name)
+        snapshot = connection.metastore.snapshot(row.table_id)
+        forgetting = Forgetting(connection.metastore.database)
         plan = forgetting.plan(
             row,
-            cutoff=session.now_ms() - int(older_than.total_seconds() * 1000),
+            cutoff=connection.now_ms() - int(older_than.total_seconds() * 1000),
             tombstones=read_interval(
                 snapshot.metadata.configuration, "delta.deletedFileRetentionDuration"
             ),
@@ -284,13 +289,11 @@ class Catalog:
 
     def database_status(self) -> migrations.SchemaStatus:
         """Return which migrations the database has and which it lacks."""
-        return migrations.status(self._session.book.database)
+        return migrations.status(self._connection.metastore.database)
 
     def store_opener(self, location: str) -> StoreOpener:
         """Return how another process opens the store at a location."""
-        return StoreOpener.of(
-            location, self._session.storage_options, self._session.settings.stores
-        )
+        return self._connection.stores.opener(location)
 
     def close(self) -> None:
         """Let go of everything; commits are safe, mirroring under way is finished."""
@@ -310,7 +313,7 @@ class Catalog:
     def _create(self, spec: TableSpec) -> Table:
         planned = plan_table(self._session, spec)
         create_empty(self._session, planned)
-        return Table(self._session, self._session.book.table_by_id(planned.row.table_id))
+        return Table(self._session, self._connection.metastore.table_by_id(planned.row.table_id))
 
 
 def require_visible(row: TableRow) -> TableRow:

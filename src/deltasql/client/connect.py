@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,9 +15,12 @@ from deltasql.catalog.database import Database
 from deltasql.client.catalog import Catalog
 from deltasql.client.opening import LazySession
 from deltasql.client.session import Session
-from deltasql.client.users import commit_user
+from deltasql.clock import Clock, now_ms
 from deltasql.errors import ConfigError, SchemaMissingError
 from deltasql.events import Sink, fan_out
+from deltasql.runtime.connection import Connection
+from deltasql.runtime.stores import Stores
+from deltasql.runtime.user import commit_user
 from deltasql.settings import Settings
 from deltasql.sinks import logging_sink
 from deltasql.uri import CatalogUri, PostgresUri, parse_uri
@@ -63,17 +65,17 @@ def connect(
     address = parse_uri(text)
 
     def open_session(*, may_create: bool) -> Session:
-        book = _open_book(address, clock, may_create=may_create)
-        user = commit_user(book.database, committer or chosen.commit.user or None, client)
+        metastore = _open_metastore(address, clock, may_create=may_create)
+        user = commit_user(metastore.database, committer or chosen.commit.user or None, client)
         return Session(
-            book,
-            chosen,
-            storage_options,
-            fan_out(sink if sink is not None else logging_sink()),
-            user.name,
-            user.client,
-            now_ms=clock or _now_ms,
-            wrap_store=wrap_store,
+            Connection(
+                metastore,
+                chosen,
+                Stores(storage_options, chosen.stores, wrap_store),
+                fan_out(sink if sink is not None else logging_sink()),
+                user,
+                Clock(clock or now_ms),
+            )
         )
 
     may_create = chosen.sql.schema == "create_if_missing"
@@ -109,10 +111,12 @@ def open_database(
 def initialize(database: Database) -> tuple[migrations.Migration, ...]:
     """Bring a database to the newest schema and give the catalog its identity; safe to repeat."""
     database.create_namespace()
-    return migrations.migrate(database, str(uuid.uuid4()), now=_now_ms())
+    return migrations.migrate(database, str(uuid.uuid4()), now=now_ms())
 
 
-def _open_book(uri: CatalogUri, clock: Callable[[], int] | None, *, may_create: bool) -> SqlCatalog:
+def _open_metastore(
+    uri: CatalogUri, clock: Callable[[], int] | None, *, may_create: bool
+) -> SqlCatalog:
     database = open_database(uri, clock=clock, may_create=may_create)
     try:
         found = find_identity(database)
@@ -128,7 +132,3 @@ def _open_book(uri: CatalogUri, clock: Callable[[], int] | None, *, may_create: 
     except BaseException:
         database.close()
         raise
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from deltasql.catalog.rows import TableRow
 from deltasql.client.imports import ImportOptions, TableImport
-from deltasql.client.session import Session
 from deltasql.client.validate import Verdict, verdict_of
 from deltasql.errors import ImportDifferenceError, UnsafeStoreError
 from deltasql.importer.cutover import CutOver, Cutover
 from deltasql.importer.inheritance import inherit
+from deltasql.runtime.connection import Connection
 from deltasql.storage.selfcheck import StoreVerdict, check_conditional_put
 
 
-def cut_over(session: Session, name: str, *, fence: bool = True, follow: bool = False) -> CutOver:
+def cut_over(
+    connection: Connection, name: str, *, fence: bool = True, follow: bool = False
+) -> CutOver:
     """Take over the log of a table; from then on it takes commits through SQL only.
 
     With `follow`, what others have committed since the import is taken along.
@@ -23,31 +25,31 @@ def cut_over(session: Session, name: str, *, fence: bool = True, follow: bool = 
             faster.
         UnsafeStoreError: the store ignores the conditions that decide the race.
     """
-    row = _require_equal(session.book.table(name))
-    store = session.store_of(row)
-    if check_conditional_put(store, session.new_id()) is StoreVerdict.IGNORES:
+    row = _require_equal(connection.metastore.table(name))
+    store = connection.store_of(row)
+    if check_conditional_put(store, connection.new_id()) is StoreVerdict.IGNORES:
         raise UnsafeStoreError(
             f"The store of {store.uri} ignores conditions: the log cannot be taken over safely."
         )
 
     def catch_up(upto: int | None) -> TableRow:
         options = ImportOptions(resume=True, up_to_version=upto, ends_claim=upto is not None)
-        return _require_equal(TableImport(session, row.location, name, options).run().row)
+        return _require_equal(TableImport(connection, row.location, name, options).run().row)
 
-    inherit(session.book.database, row, store)
+    inherit(connection.metastore.database, row, store)
     done = Cutover(
-        session.book,
+        connection.metastore,
         store,
         catch_up,
-        session.new_id,
-        session.now_ms,
+        connection.new_id,
+        connection.now_ms,
         fence=fence,
         follow=follow,
-        committer=session.committer,
+        committer=connection.user.name,
     ).run(row)
     # once more: a writer that was faster may have left more
-    inherit(session.book.database, done.row, store)
-    session.engine.ownership.forget(row.table_id)
+    inherit(connection.metastore.database, done.row, store)
+    connection.ownership.forget(row.table_id)
     return done
 
 

@@ -9,6 +9,7 @@ from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.session import Session
 from deltasql.client.times import time_text
+from deltasql.mirror.mode import mirror_mode
 from deltasql.protocol.features import is_fenced, reader_features, writer_features
 
 _IMPORT = (
@@ -76,14 +77,14 @@ def import_detail(row: TableRow) -> dict[str, Any] | None:
 
 def mirror_detail(session: Session, table_id: str) -> dict[str, Any]:
     """Return how far the log has followed, and what holds it up."""
-    row = session.book.table_by_id(table_id)
-    lag = session.engine.tracker.get_mirror_lag(table_id)
+    row = session.connection.metastore.table_by_id(table_id)
+    lag = session.mirroring.engine.tracker.get_mirror_lag(table_id)
     behind = 0.0
     if lag.oldest_unmirrored_at is not None:
-        behind = max(session.now_ms() - lag.oldest_unmirrored_at, 0) / 1000
-    waiting = session.engine.tracker.get_status(table_id, row.mirrored_through + 1)
+        behind = max(session.connection.now_ms() - lag.oldest_unmirrored_at, 0) / 1000
+    waiting = session.mirroring.engine.tracker.get_status(table_id, row.mirrored_through + 1)
     return {
-        "mode": session.mirror_mode(row),
+        "mode": mirror_mode(session.connection, row),
         "mirrored_through": row.mirrored_through,
         "lag_versions": lag.versions,
         "lag_seconds": behind,
@@ -99,9 +100,9 @@ def log_lag(session: Session, row: TableRow) -> LogLag | None:
     missing = row.current_version - row.mirrored_through
     if missing <= 0:
         return None
-    waiting = session.engine.tracker.get_status(row.table_id, row.mirrored_through + 1)
+    waiting = session.mirroring.engine.tracker.get_status(row.table_id, row.mirrored_through + 1)
     error = waiting.error_message if waiting else None
-    mode = session.mirror_mode(row)
+    mode = mirror_mode(session.connection, row)
     if row.mirror_paused:
         reason = "its mirror is paused; `deltasql mirror resume` lets it go on"
     elif mode == "off":
@@ -120,7 +121,7 @@ def log_lag(session: Session, row: TableRow) -> LogLag | None:
 
 def _last_verified(session: Session, table_id: str) -> dict[str, Any]:
     """Return when a worker last compared the log with SQL, and how many differences it found."""
-    last = session.verifications.find(table_id)
+    last = session.mirroring.verifications.find(table_id)
     at = last.verified_at if last else None
     return {
         "verified_at": None if at is None else time_text(at),

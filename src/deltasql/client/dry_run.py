@@ -12,7 +12,6 @@ from deltasql.catalog.registry import NewTable
 from deltasql.catalog.rows import TableRow, split_name
 from deltasql.client.import_target import Target, find_target, plan_import, resume_options
 from deltasql.client.imports import PLANS, ImportOptions, no_columns
-from deltasql.client.session import Session
 from deltasql.client.source_reader import reader_of
 from deltasql.errors import SourceChangedError
 from deltasql.importer.commit_files import CommitFiles
@@ -27,6 +26,7 @@ from deltasql.importer.tasks import Rows, cut_tasks
 from deltasql.importer.witness import Witness
 from deltasql.parity.differences import Check
 from deltasql.protocol.schema import parse_schema
+from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import canonical_location, location_key
 from deltasql.uri import CatalogUri, PostgresUri
@@ -75,7 +75,7 @@ def rates_of(uri: CatalogUri, engine: Engine) -> Rates:
 class DryRun:
     """One import that only looks."""
 
-    session: Session
+    connection: Connection
     source: str
     name: str
     options: ImportOptions = field(default_factory=ImportOptions)
@@ -118,11 +118,11 @@ class DryRun:
         namespace, short = split_name(self.name)
         check_name(namespace, short)
         place = canonical_location(self.source)
-        store = self.session.store_at(place)
+        store = self.connection.store_at(place)
         new = NewTable("", namespace, short, place, location_key(place))
-        self.options, begun = resume_options(self.session, new, self.options)
+        self.options, begun = resume_options(self.connection, new, self.options)
         plan = plan_import(store, begun, self.options)
-        return store, plan, find_target(self.session, new, plan, self.options)
+        return store, plan, find_target(self.connection, new, plan, self.options)
 
     def _read(self, plan: ImportPlan, store: ObjectStore, row: TableRow | None) -> _Seen:
         seen, started = _Seen(), self.clock()
@@ -146,10 +146,12 @@ class DryRun:
     def _rows(
         self, plan: ImportPlan, store: ObjectStore, row: TableRow | None, witness: Witness
     ) -> Iterator[Rows]:
-        reader = reader_of(self.session, self.engine, store, lenient=self.options.lenient)
+        reader = reader_of(self.connection, self.engine, store, lenient=self.options.lenient)
         if row is None or row.current_version < row.first_version:
             return read_again(self.engine, plan, store, reader)
-        witness.begin_with(self.session.book.snapshot(row.table_id, version=row.current_version))
+        witness.begin_with(
+            self.connection.metastore.snapshot(row.table_id, version=row.current_version)
+        )
         return self.engine.run(reader, cut_tasks(_left(plan, row)))
 
     def _require_columns(self, seen: _Seen, store: ObjectStore) -> None:

@@ -10,9 +10,9 @@ from deltasql.client.engines import ChosenEngine, EngineKind, choose_engine
 from deltasql.client.import_face import Runner, import_one
 from deltasql.client.import_names import name_of
 from deltasql.client.imports import Imported, ImportOptions
-from deltasql.client.session import Session
 from deltasql.errors import BadArgumentError
 from deltasql.importer.progress import Observer
+from deltasql.runtime.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class ImportCall:
         return choose_engine(self.engine, master=self.master, conf=self.conf)
 
     def run(
-        self, session: Session, source: str, name: str | None, options: Mapping[str, Any]
+        self, connection: Connection, source: str, name: str | None, options: Mapping[str, Any]
     ) -> Imported:
         """Import one table with an engine of its own."""
         wanted = read_options(options)
         with self.choose() as chosen:
             runner = Runner(chosen.engine, self.on_progress or (lambda _: None))
-            return import_one(session, source, name or name_of(source), wanted, runner)
+            return import_one(connection, source, name or name_of(source), wanted, runner)
 
 
 def read_options(given: Mapping[str, Any]) -> ImportOptions:

@@ -12,11 +12,11 @@ from deltasql.client.import_target import existing
 from deltasql.client.imports import Imported, ImportOptions
 from deltasql.client.lake import Lake, LakeTable, look_below
 from deltasql.client.opening import LazySession
-from deltasql.client.session import Session
 from deltasql.client.source_reader import reader_of
 from deltasql.client.validate import validate_table
 from deltasql.errors import BadArgumentError, TableNotFoundError
 from deltasql.parity.differences import Validation
+from deltasql.runtime.connection import Connection
 from deltasql.storage.resolve import canonical_location, location_key
 from deltasql.uri import CatalogUri
 
@@ -28,13 +28,13 @@ class ImportDesk:
     lazy: LazySession
 
     @property
-    def session(self) -> Session:
+    def connection(self) -> Connection:
         """The open catalog."""
-        return self.lazy.session
+        return self.lazy.session.connection
 
     def run(self, source: str, name: str, options: ImportOptions, runner: Runner) -> Imported:
         """Import one table, or go on with it."""
-        return import_one(self.lazy.create(), source, name, options, runner)
+        return import_one(self.lazy.create().connection, source, name, options, runner)
 
     def preview(
         self,
@@ -46,10 +46,10 @@ class ImportDesk:
         quick: bool,
     ) -> Preview:
         """Say what the import of a table would do; `uri` names the catalog that it is meant for."""
-        wanted = going_on(self.session, table.name, options)
+        wanted = going_on(self.connection, table.name, options)
         rates = rates_of(uri, runner.engine)
         run = DryRun(
-            self.session, table.source, table.name, wanted, runner.engine, rates, runner.observe
+            self.connection, table.source, table.name, wanted, runner.engine, rates, runner.observe
         )
         return run.quick() if quick else run.whole()
 
@@ -63,10 +63,10 @@ class ImportDesk:
             BadArgumentError: the table came from elsewhere, or is no import any more.
         """
         row = self.require(source, name)
-        store = self.session.store_of(row)
-        reader = reader_of(self.session, runner.engine, store, lenient=options.lenient)
+        store = self.connection.store_of(row)
+        reader = reader_of(self.connection, runner.engine, store, lenient=options.lenient)
         accept = options.accept_differences
-        return validate_table(self.session, row.full_name, runner.engine, reader, accept=accept)
+        return validate_table(self.connection, row.full_name, runner.engine, reader, accept=accept)
 
     def require(self, source: str, name: str) -> TableRow:
         """Return the table that was imported from a source.
@@ -87,12 +87,12 @@ class ImportDesk:
         """Return the table that an import would go on with or replace, if there is one."""
         namespace, short = split_name(name)
         place = canonical_location(source)
-        return existing(self.session, NewTable("", namespace, short, place, location_key(place)))
+        return existing(self.connection, NewTable("", namespace, short, place, location_key(place)))
 
     def look_below(self, root: str) -> Lake:
         """Return every Delta table below a root, with a name for each."""
-        return look_below(self.session, root)
+        return look_below(self.connection, root)
 
     def database_bytes(self) -> int:
         """Return how big the catalog is now."""
-        return database_bytes(self.session)
+        return database_bytes(self.connection)

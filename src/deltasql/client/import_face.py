@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from deltasql.catalog import migrations
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.imports import Imported, ImportOptions, TableImport
-from deltasql.client.session import Session
 from deltasql.errors import SchemaMissingError, TableStateError
 from deltasql.importer.engine import Engine, LocalEngine
 from deltasql.importer.progress import Observer
+from deltasql.runtime.connection import Connection
 from deltasql.uri import CatalogUri
 
 if TYPE_CHECKING:
@@ -31,28 +31,28 @@ class Runner:
 
 
 def import_one(
-    session: Session, source: str, name: str, options: ImportOptions, runner: Runner
+    connection: Connection, source: str, name: str, options: ImportOptions, runner: Runner
 ) -> Imported:
     """Import one table, or go on with it; see `TableImport.run`."""
-    wanted = going_on(session, name, options)
-    return TableImport(session, source, name, wanted, runner.engine, runner.observe).run()
+    wanted = going_on(connection, name, options)
+    return TableImport(connection, source, name, wanted, runner.engine, runner.observe).run()
 
 
-def going_on(session: Session, name: str, options: ImportOptions) -> ImportOptions:
+def going_on(connection: Connection, name: str, options: ImportOptions) -> ImportOptions:
     """Return the options for a table that may be there.
 
     An import that has whole versions goes on behind them; a checkpoint is only to begin with.
     """
     if not (options.resume and options.checkpoint_only):
         return options
-    row = session.book.find_table(name)
+    row = connection.metastore.find_table(name)
     if row is None:
         return options
     has_versions = row.current_version >= row.first_version
     return replace(options, checkpoint_only=not has_versions)
 
 
-def follow(session: Session, row: TableRow) -> TableRow:
+def follow(connection: Connection, row: TableRow) -> TableRow:
     """Bring a read-only table to the head of its log; a table of SQL's own is there already.
 
     Where another reader takes in the same versions first, what is left is tried again.
@@ -65,17 +65,17 @@ def follow(session: Session, row: TableRow) -> TableRow:
     while row.state is TableState.READ_ONLY:
         runner = Runner(LocalEngine())
         try:
-            return import_one(session, row.location, row.full_name, options, runner).row
+            return import_one(connection, row.location, row.full_name, options, runner).row
         except TableStateError:
-            before, row = row, session.book.table_by_id(row.table_id)
+            before, row = row, connection.metastore.table_by_id(row.table_id)
             if row.state is before.state and row.current_version <= before.current_version:
                 raise
     return row
 
 
-def database_bytes(session: Session) -> int:
+def database_bytes(connection: Connection) -> int:
     """Return how big the catalog's tables are now."""
-    return int(session.book.database.rows("database_size")[0][0] or 0)
+    return int(connection.metastore.database.rows("database_size")[0][0] or 0)
 
 
 def has_catalog(uri: CatalogUri) -> bool:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from deltasql.catalog.cutover import noted_claim
 from deltasql.catalog.registry import NewTable
 from deltasql.catalog.rows import TableRow, TableState
-from deltasql.client.session import Session
 from deltasql.errors import (
     NotResumableError,
     ObjectNotFoundError,
@@ -22,6 +21,7 @@ from deltasql.log.reader import read_rules
 from deltasql.log.segment import read_segment
 from deltasql.protocol.codec import digest
 from deltasql.protocol.files import commit_key
+from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Target:
 
 
 def find_target(
-    session: Session, place: NewTable, plan: ImportPlan, options: ImportOptions
+    connection: Connection, place: NewTable, plan: ImportPlan, options: ImportOptions
 ) -> Target:
     """Decide where an import goes.
 
@@ -51,10 +51,10 @@ def find_target(
         NotResumableError: nothing was begun, or not with this source.
         OwnershipError: another catalog manages the log.
     """
-    found = existing(session, place)
-    store = session.store_at(place.location)
-    _refuse_managed(session, store, found)
-    new = replace(place, table_id=session.new_id())
+    found = existing(connection, place)
+    store = connection.store_at(place.location)
+    _refuse_managed(connection, store, found)
+    new = replace(place, table_id=connection.new_id())
     if found is None:
         if options.resume:
             raise NotResumableError(
@@ -63,7 +63,7 @@ def find_target(
             )
         return Target(new)
     if options.resume:
-        require_same_source(session, found, place, plan, store, ends_claim=options.ends_claim)
+        require_same_source(connection, found, place, plan, store, ends_claim=options.ends_claim)
         return Target(replace(new, table_id=found.table_id), found)
     if options.force:
         aside = f"{place.name}--import-{new.table_id[:8]}"
@@ -77,7 +77,7 @@ def find_target(
 
 
 def resume_options(
-    session: Session, place: NewTable, options: ImportOptions
+    connection: Connection, place: NewTable, options: ImportOptions
 ) -> tuple[ImportOptions, TableRow | None]:
     """Return the options with what the import was begun with, and its table if there is one.
 
@@ -86,7 +86,7 @@ def resume_options(
         BadArgumentError: options contradict each other.
     """
     wanted = options.plan.from_version
-    row = existing(session, place) if options.resume else None
+    row = existing(connection, place) if options.resume else None
     if row is None or row.state not in _GOING_ON:
         return options, None
     begun = row.properties.get("import_metadata", {}).get(FROM_VERSION)
@@ -115,7 +115,7 @@ def plan_import(store: ObjectStore, row: TableRow | None, options: ImportOptions
 
 
 def require_same_source(
-    session: Session,
+    connection: Connection,
     row: TableRow,
     place: NewTable,
     plan: ImportPlan,
@@ -145,13 +145,13 @@ def require_same_source(
             f"Table {row.full_name} came from {row.location}, not from {place.location}.",
             table=row.full_name,
         )
-    if noted_claim(session.book.database, row.table_id) is not None and not ends_claim:
+    if noted_claim(connection.metastore.database, row.table_id) is not None and not ends_claim:
         raise NotResumableError(
             f"A cut-over of {row.full_name} was begun and not ended.",
             hint=f"Run `deltasql cutover {row.full_name}`: it ends what was begun.",
             table=row.full_name,
         )
-    database = session.book.database
+    database = connection.metastore.database
     if database.rows("count_native_versions", table_id=row.table_id)[0][0]:
         raise NotResumableError(
             f"Table {row.full_name} has commits of its own; an import cannot go on behind them.",
@@ -159,7 +159,7 @@ def require_same_source(
         )
     if row.current_version < row.first_version:
         return
-    _require_same_bytes(session, row, store)
+    _require_same_bytes(connection, row, store)
     if plan.head > row.current_version and plan.commits.find(row.current_version + 1) is None:
         raise NotResumableError(
             f"The log of {row.full_name} has no commit {row.current_version + 1}, which must come "
@@ -175,14 +175,14 @@ def require_same_source(
         )
 
 
-def _require_same_bytes(session: Session, row: TableRow, store: ObjectStore) -> None:
+def _require_same_bytes(connection: Connection, row: TableRow, store: ObjectStore) -> None:
     """Compare the newest version that SQL has; where the log no longer has it, the table's id."""
     version = row.current_version
-    known = session.book.digests(row.table_id, version, version)[version]
+    known = connection.metastore.digests(row.table_id, version, version)[version]
     try:
         same = digest(store.get(commit_key(version))) == known
     except ObjectNotFoundError:
-        snapshot = session.book.snapshot(row.table_id, version=version)
+        snapshot = connection.metastore.snapshot(row.table_id, version=version)
         same = read_rules(store, read_segment(store)).metadata.id == snapshot.metadata.id
     if not same:
         raise NotResumableError(
@@ -193,11 +193,11 @@ def _require_same_bytes(session: Session, row: TableRow, store: ObjectStore) -> 
         )
 
 
-def left_aside(session: Session, place: NewTable) -> list[TableRow]:
+def left_aside(connection: Connection, place: NewTable) -> list[TableRow]:
     """Return what imports by force have left that died before they replaced a table."""
     return [
         row
-        for row in session.book.tables()
+        for row in connection.metastore.tables()
         if row.state is TableState.IMPORTING and row.location_key == _aside(place, row.table_id)
     ]
 
@@ -207,15 +207,15 @@ def _aside(place: NewTable, table_id: str) -> str:
     return f"{place.location_key}#{table_id}"
 
 
-def existing(session: Session, place: NewTable) -> TableRow | None:
+def existing(connection: Connection, place: NewTable) -> TableRow | None:
     """Return the table that has the name or the place of an import, if there is one.
 
     Raises:
         TableExistsError: one has the name and another one the place.
     """
     full_name = f"{place.namespace}.{place.name}" if place.namespace else place.name
-    found = session.book.find_table(full_name)
-    there = session.book.table_at(place.location_key)
+    found = connection.metastore.find_table(full_name)
+    there = connection.metastore.table_at(place.location_key)
     if found is not None and there is not None and found.table_id != there.table_id:
         raise TableExistsError(
             f"The location {place.location} belongs to table {there.full_name}.",
@@ -225,17 +225,17 @@ def existing(session: Session, place: NewTable) -> TableRow | None:
     return found or there
 
 
-def _refuse_managed(session: Session, store: ObjectStore, found: TableRow | None) -> None:
+def _refuse_managed(connection: Connection, store: ObjectStore, found: TableRow | None) -> None:
     owner = read_owner(store)
     if owner is None:
         return
-    if owner.catalog_id != session.book.identity.catalog_id:
+    if owner.catalog_id != connection.metastore.identity.catalog_id:
         raise OwnershipError(
             f"The log at {store.uri} is managed by catalog {owner.catalog_id}.",
             hint="Detach the table there first, or bring it back with `deltasql recover "
             "--from-log` if that catalog is lost.",
         )
-    is_free = found is None and session.book.is_dropped(owner.table_id)
+    is_free = found is None and connection.metastore.is_dropped(owner.table_id)
     if not is_free and (found is None or found.state not in _GOING_ON):
         raise TableExistsError(
             f"The log at {store.uri} is managed by this catalog already.",

@@ -22,7 +22,6 @@ from deltasql.client.import_target import (
     plan_import,
     resume_options,
 )
-from deltasql.client.session import Session
 from deltasql.client.source_reader import reader_of
 from deltasql.client.validate import Verdict, compare, judge, remember, reread_source, verdict_of
 from deltasql.errors import (
@@ -41,6 +40,7 @@ from deltasql.parity.differences import Validation
 from deltasql.protocol.codec import dump_values
 from deltasql.protocol.properties import read_interval
 from deltasql.protocol.schema import parse_schema
+from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import canonical_location, location_key
 
@@ -98,7 +98,7 @@ class Imported:
 class TableImport:
     """One import from its plan to a table that can be read."""
 
-    session: Session
+    connection: Connection
     source: str
     name: str
     options: ImportOptions = ImportOptions()
@@ -117,18 +117,18 @@ class TableImport:
         namespace, short = split_name(self.name)
         check_name(namespace, short)
         place = canonical_location(self.source)
-        store = self.session.store_at(place)
+        store = self.connection.store_at(place)
         new = NewTable("", namespace, short, place, location_key(place))
-        self.options, begun = resume_options(self.session, new, self.options)
+        self.options, begun = resume_options(self.connection, new, self.options)
         plan = plan_import(store, begun, self.options)
         new = replace(new, properties=self._properties(place))
-        target = find_target(self.session, new, plan, self.options)
-        importing = self.session.book.importing()
+        target = find_target(self.connection, new, plan, self.options)
+        importing = self.connection.metastore.importing()
         if self.options.force:
-            for left in left_aside(self.session, new):
+            for left in left_aside(self.connection, new):
                 importing.erase(left.table_id)
         row = self._begin(importing, target, plan)
-        loader = Loader(importing, self.engine, self.session.now_ms, self.observe)
+        loader = Loader(importing, self.engine, self.connection.now_ms, self.observe)
         loader.witness.oldest = plan.oldest
         begun = row
         plan, row = self._load(loader, plan, row, store)
@@ -166,7 +166,7 @@ class TableImport:
         """Compare what came with what the log said; what was compared before is not again."""
         if not self.options.validate:
             if row.current_version > begun.current_version:
-                remember(self.session, row, Verdict.SKIPPED)
+                remember(self.connection, row, Verdict.SKIPPED)
             return None
         since = plan.first
         witness = loader.witness
@@ -176,12 +176,12 @@ class TableImport:
                 if since == row.current_version:
                     return None
             else:
-                store = self.session.store_of(row)
+                store = self.connection.store_of(row)
                 plan, witness = reread_source(store, row, self.engine, self._reader(store))
                 since = plan.first
         loader.tell("Validating", plan, row.current_version)
-        outcome = compare(self.session, row, plan, witness, since=since)
-        judge(self.session, row, outcome, accept=self.options.accept_differences)
+        outcome = compare(self.connection, row, plan, witness, since=since)
+        judge(self.connection, row, outcome, accept=self.options.accept_differences)
         return outcome
 
     def _require_equal(
@@ -221,22 +221,22 @@ class TableImport:
         """Load the plan; a source that its own cleanup changes meanwhile is planned anew."""
         reader = self._reader(store)
         if row.state is TableState.READ_ONLY:
-            loader.witness.begin_with(self.session.book.snapshot(row.table_id))
+            loader.witness.begin_with(self.connection.metastore.snapshot(row.table_id))
         for left in reversed(range(PLANS)):
             try:
                 loader.load(plan, row, store, reader)
             except SourceChangedError:
                 if not left:
                     raise
-                now = self.session.book.table_by_id(row.table_id)
+                now = self.connection.metastore.table_by_id(row.table_id)
                 plan = plan_import(store, now, self.options)
             except GroundError as error:
                 plan = plan.without_base(error.message)
                 loader.forget()
                 row = self._begin_again(loader.importing, plan, row)
             else:
-                return plan, self.session.book.table_by_id(row.table_id)
-            row = self.session.book.table_by_id(row.table_id)
+                return plan, self.connection.metastore.table_by_id(row.table_id)
+            row = self.connection.metastore.table_by_id(row.table_id)
         raise AssertionError("unreachable")
 
     def _begin_again(self, importing: Importing, plan: ImportPlan, row: TableRow) -> TableRow:
@@ -262,7 +262,7 @@ class TableImport:
         if row.state is not TableState.IMPORTING or oldest <= row.first_version:
             return row
         loader.tell("Dropping older versions", plan, row.current_version)
-        configuration = self.session.book.snapshot(row.table_id).metadata.configuration
+        configuration = self.connection.metastore.snapshot(row.table_id).metadata.configuration
         try:
             kept = read_interval(configuration, "delta.deletedFileRetentionDuration")
         except BadArgumentError:  # another writer's spelling
@@ -271,7 +271,7 @@ class TableImport:
 
     def _require_columns(self, importing: Importing, row: TableRow) -> None:
         """Refuse files without a schema: nobody can read them."""
-        snapshot = self.session.book.snapshot(row.table_id)
+        snapshot = self.connection.metastore.snapshot(row.table_id)
         empty = not parse_schema(snapshot.metadata.schema_string).fields
         if empty and not self.options.lenient and snapshot.files(columns=("path",)).num_rows:
             if row.state is TableState.IMPORTING:
@@ -279,7 +279,7 @@ class TableImport:
             raise no_columns(row.location)
 
     def _reader(self, store: ObjectStore) -> LogReader:
-        return reader_of(self.session, self.engine, store, lenient=self.options.lenient)
+        return reader_of(self.connection, self.engine, store, lenient=self.options.lenient)
 
     def _properties(self, place: str) -> str:
         notes: dict[str, Any] = {"source_uri": place, "last_imported_version": -1}

@@ -10,7 +10,6 @@ from deltasql.catalog.copies import COPIES
 from deltasql.catalog.rows import TableRow
 from deltasql.client.import_names import colliding, lake_names
 from deltasql.client.imports import ImportOptions
-from deltasql.client.session import Session
 from deltasql.errors import (
     CatalogUnavailableError,
     DeltaSqlError,
@@ -19,6 +18,7 @@ from deltasql.errors import (
     TableImportError,
 )
 from deltasql.importer.discover import find_logs
+from deltasql.runtime.connection import Connection
 from deltasql.storage.location import canonical_location, quote_path
 
 T = TypeVar("T")
@@ -50,14 +50,14 @@ class Lake:
     without_commit: list[str]
 
 
-def look_below(session: Session, root: str) -> Lake:
+def look_below(connection: Connection, root: str) -> Lake:
     """Return every Delta table below a root, in the order of their folders.
 
     Raises:
         ObjectNotFoundError: there is none.
     """
     place = canonical_location(root)
-    logs = sorted(find_logs(session.store_at(place)), key=lambda log: log.folder)
+    logs = sorted(find_logs(connection.store_at(place)), key=lambda log: log.folder)
     folders = [log.folder for log in logs if log.has_version]
     empty = [log.folder for log in logs if not log.has_version]
     if not folders:

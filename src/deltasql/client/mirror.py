@@ -25,6 +25,7 @@ from deltasql.mirror.settlement import Repaired, Settlement
 from deltasql.mirror.sweep import Sweep
 from deltasql.parity.data_files import compare_data_files
 from deltasql.parity.log import Finding
+from deltasql.runtime.connection import Connection
 
 if TYPE_CHECKING:
     from deltasql.client.rebuild import Rebuilt
@@ -41,34 +42,42 @@ class Mirror:
     def _session(self) -> Session:
         return self._lazy.session
 
+    @property
+    def _connection(self) -> Connection:
+        return self._session.connection
+
     def status(self, name: str) -> dict[str, Any]:
         """Return how far a table's log has followed, and what holds it up."""
-        return mirror_detail(self._session, self._session.book.table(name).table_id)
+        return mirror_detail(self._session, self._connection.metastore.table(name).table_id)
 
     def lag(self, name: str) -> LogLag | None:
         """Return how far a table's log is behind SQL and why; None where it has every version."""
-        return log_lag(self._session, self._session.book.table(name))
+        return log_lag(self._session, self._connection.metastore.table(name))
 
     def lags(self) -> list[LogLag]:
         """Return every log of this catalog that is behind SQL."""
-        rows = [row for row in self._session.book.tables() if row.state in _MIRRORED]
+        rows = [row for row in self._connection.metastore.tables() if row.state in _MIRRORED]
         lags = [log_lag(self._session, row) for row in rows]
         return [lag for lag in lags if lag is not None]
 
     def check_stores(self, name: str | None = None) -> list[StoreCheck]:
         """Ask every store that holds tables, or that of one table; changes nothing."""
-        book = self._session.book
+        book = self._connection.metastore
         rows = [book.table(name)] if name is not None else book.tables()
         rows = [row for row in rows if row.state in _MIRRORED]
-        return check_stores(rows, self._session.store_of)
+        return check_stores(rows, self._connection.store_of)
 
     def pause(self, name: str) -> None:
         """Let a table's mirror rest: commits go on in SQL, the log stays as it is."""
-        self._session.book.set_paused(self._session.book.table(name).table_id, paused=True)
+        self._connection.metastore.set_paused(
+            self._connection.metastore.table(name).table_id, paused=True
+        )
 
     def resume(self, name: str) -> None:
         """Let a table's mirror go on; what was committed meanwhile follows in order."""
-        self._session.book.set_paused(self._session.book.table(name).table_id, paused=False)
+        self._connection.metastore.set_paused(
+            self._connection.metastore.table(name).table_id, paused=False
+        )
 
     def checkpoint(self, name: str, version: int | None = None) -> int:
         """Write a checkpoint of a mirrored version, the newest by default; return the version.
@@ -79,9 +88,9 @@ class Mirror:
         session = self._session
         row = self._own(name)
         wanted = row.mirrored_through if version is None else version
-        codec = session.settings_of(row).mirror.checkpoint_codec
+        codec = session.connection.settings_of(row).mirror.checkpoint_codec
         deadline = time.monotonic() + _WAIT_S
-        while session.checkpointer.write(row, wanted, codec=codec) is None:
+        while session.mirroring.checkpointer.write(row, wanted, codec=codec) is None:
             if time.monotonic() >= deadline:
                 raise LeaseLostError(f"Another worker writes a checkpoint of {name} all the time.")
             time.sleep(0.1)
@@ -92,13 +101,15 @@ class Mirror:
 
         `data_files` also compares the sizes of the live data files with the recorded ones.
         """
-        row = self._session.book.table(name)
+        row = self._connection.metastore.table(name)
         if row.state is not TableState.DETACHED:  # what was given back can still be compared
             require_own_log(row)
         found = self._repair().verify(row)
         if data_files:
             session = self._session
-            found += compare_data_files(session.book, row, session.store_of(row))
+            found += compare_data_files(
+                session.connection.metastore, row, session.connection.store_of(row)
+            )
         return found
 
     def repair(
@@ -134,7 +145,7 @@ class Mirror:
         if dry_run:
             return self._repair().plan(row, decision, version=version)
         done = self._repair().repair(row, decision, version=version)
-        self._session.engine.catch_up(row.table_id, seconds=60.0)
+        self._session.mirroring.engine.catch_up(row.table_id, seconds=60.0)
         return done
 
     def cleanup(self, name: str, *, dry_run: bool = False) -> tuple[str, ...]:
@@ -146,15 +157,15 @@ class Mirror:
         session = self._session
         row = self._own(name)
         cleanup = LogCleanup(
-            session.book,
-            session.store_of,
-            session.engine.ownership.check_marker,
-            session.checkpointer.leases,
-            session.checkpointer.log_files,
+            session.connection.metastore,
+            session.connection.store_of,
+            session.connection.ownership.check_marker,
+            session.connection.leases,
+            session.connection.log_files,
         )
         if not dry_run:
-            return cleanup.run(row, now=session.now_ms())
-        plan = cleanup.plan(row, now=session.now_ms())
+            return cleanup.run(row, now=session.connection.now_ms())
+        plan = cleanup.plan(row, now=session.connection.now_ms())
         return () if plan is None else plan.keys
 
     def recover(self, name: str) -> Recovered:
@@ -166,9 +177,11 @@ class Mirror:
             MirrorConflictError: both have a version and their bytes differ.
         """
         session = self._session
-        recovery = Recovery(session.book, session.engine, _adopter(session))
+        recovery = Recovery(
+            session.connection.metastore, session.mirroring.engine, _adopter(session)
+        )
         recovered = recovery.recover(self._own(name))
-        if recovered.put and session.book.table(name).log_floor > 0:
+        if recovered.put and session.connection.metastore.table(name).log_floor > 0:
             self.checkpoint(name)  # a log that does not begin at 0 is read from a checkpoint
         return recovered
 
@@ -187,13 +200,13 @@ class Mirror:
         from deltasql.client.rebuild import rebuild_table  # noqa: PLC0415 (rare)
 
         return rebuild_table(
-            self._lazy.create(), name, location, accept_differences=accept_differences
+            self._lazy.create().connection, name, location, accept_differences=accept_differences
         )
 
     def run_once(self) -> Sweep:
         """Mirror everything that is behind, once, and write the checkpoints that are due."""
         swept = self.reconciler().run_once()
-        self._session.checkpoints.finish()
+        self._session.mirroring.checkpoints.finish()
         return swept
 
     def run(
@@ -220,24 +233,28 @@ class Mirror:
 
     def _own(self, name: str) -> TableRow:
         """Return a table whose log is the catalog's own: others' logs are only read."""
-        return require_own_log(self._session.book.table(name))
+        return require_own_log(self._connection.metastore.table(name))
 
     def _repair(self) -> MirrorRepair:
         session = self._session
         return MirrorRepair(
-            session.engine,
-            session.checkpointer,
-            session.engine.tracker,
-            session.checkpointer.log_files,
+            session.mirroring.engine,
+            session.mirroring.checkpointer,
+            session.mirroring.engine.tracker,
+            session.connection.log_files,
             _adopter(session),
-            Settlement(session.engine, session.checkpointer, session.book.recommitter()),
+            Settlement(
+                session.mirroring.engine,
+                session.mirroring.checkpointer,
+                session.connection.metastore.recommitter(),
+            ),
         )
 
 
 def _adopter(session: Session) -> LogAdopter:
     from deltasql.importer.adopt import LogAdopter  # noqa: PLC0415 (pyarrow)
 
-    return LogAdopter(session.book.importing(), session.now_ms)
+    return LogAdopter(session.connection.metastore.importing(), session.connection.now_ms)
 
 
 def _decision(**given: bool) -> Decision:

@@ -23,9 +23,9 @@ from deltasql.errors import (
     TableExistsError,
 )
 from deltasql.log.owner import Owner, release, reserve
-from deltasql.mirror.ownership import is_leftover
 from deltasql.protocol.actions import Metadata, Protocol
 from deltasql.protocol.conflicts import ReadSet
+from deltasql.runtime.ownership import is_leftover
 from deltasql.storage.resolve import location_key
 
 # The version before the first.
@@ -45,7 +45,7 @@ class PlannedTable:
     def snapshot(self, session: Session) -> Snapshot:
         """Return the table as it is before its first version: empty."""
         definition = TableDefinition(self.protocol, self.metadata, ())
-        return Snapshot(session.book.database, self.row, _NONE, 0, definition)
+        return Snapshot(session.connection.metastore.database, self.row, _NONE, 0, definition)
 
 
 def plan_table(session: Session, spec: TableSpec) -> PlannedTable:
@@ -57,7 +57,7 @@ def plan_table(session: Session, spec: TableSpec) -> PlannedTable:
     """
     namespace, name = split_name(spec.name)
     check_name(namespace, name)
-    table_id, now = session.new_id(), session.now_ms()
+    table_id, now = session.connection.new_id(), session.connection.now_ms()
     row = TableRow(
         _NO_KEY,
         table_id,
@@ -85,8 +85,12 @@ def plan_table(session: Session, spec: TableSpec) -> PlannedTable:
 def create_empty(session: Session, planned: PlannedTable) -> int:
     """Create a table without rows and return its first version."""
     note = creation_note(planned.metadata)
-    note = replace(note, committer=session.committer, client=session.client)
-    request = CommitRequest(planned.row.table_id, (), ReadSet(_NONE), note, session.new_id())
+    note = replace(
+        note, committer=session.connection.user.name, client=session.connection.user.client
+    )
+    request = CommitRequest(
+        planned.row.table_id, (), ReadSet(_NONE), note, session.connection.new_id()
+    )
     return create_with(session, planned, request)
 
 
@@ -106,7 +110,7 @@ def create_with(session: Session, planned: PlannedTable, request: CommitRequest)
     crash_point("before-place-taken")
     _reserve(session, row)
     try:
-        done = session.book.create(new, whole)
+        done = session.connection.metastore.create(new, whole)
     except CommitUnknownError:
         raise  # the table may be there
     except DeltaSqlError:
@@ -129,8 +133,10 @@ def recheck(session: Session, planned: PlannedTable) -> None:
 
 
 def _check_place(session: Session, row: TableRow) -> None:
-    store = session.store_at(row.location)
-    check_place(store, session.new_id(), partial(is_leftover, session.book))
+    store = session.connection.store_at(row.location)
+    check_place(
+        store, session.connection.new_id(), partial(is_leftover, session.connection.metastore)
+    )
 
 
 def _reserve(session: Session, row: TableRow) -> None:
@@ -139,10 +145,13 @@ def _reserve(session: Session, row: TableRow) -> None:
     Raises:
         TableExistsError: another catalog has the location, or another table of this one.
     """
-    identity, store = session.book.identity, session.store_at(row.location)
+    identity, store = (
+        session.connection.metastore.identity,
+        session.connection.store_at(row.location),
+    )
     owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
     try:
-        reserve(store, owner, partial(is_leftover, session.book))
+        reserve(store, owner, partial(is_leftover, session.connection.metastore))
     except OwnershipError as error:
         raise TableExistsError(
             f"The location {row.location} is taken: {error.message}",
@@ -158,7 +167,7 @@ def _settle(session: Session, row: TableRow) -> None:
     commit, or by the mirror.
     """
     with suppress(DeltaSqlError):
-        session.engine.ensure_owner(row, session.store_at(row.location))
+        session.connection.ownership.ensure(row, session.connection.store_at(row.location))
 
 
 def _release(session: Session, row: TableRow) -> None:
@@ -167,14 +176,17 @@ def _release(session: Session, row: TableRow) -> None:
     Where another create of this catalog has won the location, the marker is left to it.
     """
     with suppress(DeltaSqlError):
-        if session.book.table_at(row.location_key) is None:
-            store, identity = session.store_at(row.location), session.book.identity
+        if session.connection.metastore.table_at(row.location_key) is None:
+            store, identity = (
+                session.connection.store_at(row.location),
+                session.connection.metastore.identity,
+            )
             release(store, identity.catalog_id, row.table_id)
 
 
 def _check_neighbours(session: Session, new: TableRow) -> None:
     """Refuse a name that is taken, and a place inside of another table or around it."""
-    for row in session.book.tables_around(new):
+    for row in session.connection.metastore.tables_around(new):
         if row.full_name == new.full_name:
             raise TableExistsError(
                 f"There is a table {new.full_name!r} already.",

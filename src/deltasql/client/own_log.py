@@ -13,23 +13,19 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from dataclasses import dataclass
 
-from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.crash import crash_point
 from deltasql.errors import OwnershipError, StorageError, TableStateError
-from deltasql.events import Sink, TableFenced
-from deltasql.mirror.engine import MirrorEngine
+from deltasql.events import TableFenced
 from deltasql.protocol.files import commit_key
+from deltasql.runtime.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
 class OwnLogs:
     """Looks at a table's log once per process, before the first commit to it."""
 
-    catalog: SqlCatalog
-    engine: MirrorEngine
-    sink: Sink
-    deadline_s: float
+    connection: Connection
 
     def require(self, row: TableRow) -> None:
         """Refuse a first commit to a table whose log is not ours, and fence the table.
@@ -40,13 +36,13 @@ class OwnLogs:
         Raises:
             OwnershipError: the log is another catalog's, or holds versions that SQL lacks.
         """
-        if row.state is not TableState.ACTIVE or self.engine.ownership.is_known(row.table_id):
+        if row.state is not TableState.ACTIVE or self.connection.ownership.is_known(row.table_id):
             return
         try:
             with suppress(StorageError, FutureTimeoutError):
                 self._look(row)
         except OwnershipError as error:
-            if self.catalog.table_by_id(row.table_id).state is not TableState.ACTIVE:
+            if self.connection.metastore.table_by_id(row.table_id).state is not TableState.ACTIVE:
                 return  # dropped, detached or fenced since: the commit itself says so
             self._fence(row, error)
             raise
@@ -68,19 +64,19 @@ class OwnLogs:
             threading.Thread(target=run, name="deltasql-own-log", daemon=True).start()
         except RuntimeError:  # the interpreter ends and starts no thread any more
             run()
-        ended.result(timeout=self.deadline_s)
+        ended.result(timeout=self.connection.settings.mirror.inline_deadline.total_seconds())
 
     def _ensure(self, row: TableRow) -> None:
-        self.engine.ensure_owner(row, self.engine.open_store(row))
+        self.connection.ownership.ensure(row, self.connection.store_of(row))
 
     def _fence(self, row: TableRow, error: OwnershipError) -> None:
         """Stop the commits of all processes until somebody has looked."""
         active, conflict = TableState.ACTIVE, TableState.CONFLICT
         with suppress(TableStateError):  # it is fenced, dropped or detached by now
-            self.catalog.set_state(row.table_id, conflict, expected=[active])
+            self.connection.metastore.set_state(row.table_id, conflict, expected=[active])
         crash_point("after-commit-fenced")
-        version = self.catalog.table_by_id(row.table_id).current_version
-        self.sink(
+        version = self.connection.metastore.table_by_id(row.table_id).current_version
+        self.connection.emit(
             TableFenced(
                 table_id=row.table_id,
                 table=row.full_name,

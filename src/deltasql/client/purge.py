@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 from deltasql.catalog.leases import PURGE, Lease, Leases
 from deltasql.catalog.rows import TableRow
-from deltasql.client.session import Session
 from deltasql.crash import crash_point
 from deltasql.errors import DeltaSqlError, LeaseLostError, StorageError, UnsafePathError
 from deltasql.log.owner import OWNER_KEY, release
 from deltasql.protocol.files import LOG_FOLDER
+from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 
 
-def purge_table(session: Session, row: TableRow) -> None:
+def purge_table(connection: Connection, row: TableRow) -> None:
     """Take a table out of the catalog and delete its files.
 
     Raises:
@@ -26,9 +26,9 @@ def purge_table(session: Session, row: TableRow) -> None:
         LeaseLostError: another process is purging the table.
         StorageError: the table is dropped, but some objects could not be deleted.
     """
-    store = session.store_of(row)
-    session.engine.ownership.require_none_else(row, store)
-    leases = session.checkpointer.leases
+    store = connection.store_of(row)
+    connection.ownership.require_none_else(row, store)
+    leases = connection.leases
     lease = leases.acquire(row.table_id, PURGE)
     if lease is None:
         raise LeaseLostError(
@@ -36,10 +36,10 @@ def purge_table(session: Session, row: TableRow) -> None:
         )
     try:
         crash_point("before-drop")
-        keys = session.book.dropping().purge(row)
-        session.engine.ownership.forget(row.table_id)
+        keys = connection.metastore.dropping().purge(row)
+        connection.ownership.forget(row.table_id)
         failures = _Deletion(store, leases, lease).delete_objects(keys)
-        release(store, session.book.identity.catalog_id, row.table_id)
+        release(store, connection.metastore.identity.catalog_id, row.table_id)
     finally:
         with suppress(DeltaSqlError):  # it runs out by itself
             leases.end(lease)

@@ -13,7 +13,6 @@ from deltasql.catalog.catalog import check_name
 from deltasql.catalog.checkpoint_source import CheckpointSource
 from deltasql.catalog.registry import NewTable
 from deltasql.catalog.rows import TableRow, TableState, split_name
-from deltasql.client.session import Session
 from deltasql.client.source_reader import reader_of
 from deltasql.client.validate import compare, judge, reread_source
 from deltasql.crash import crash_point
@@ -36,6 +35,7 @@ from deltasql.parity.checkpoints import require_equal
 from deltasql.parity.differences import Validation
 from deltasql.protocol.features import is_fenced
 from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind
+from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import canonical_location, location_key
 
@@ -55,7 +55,7 @@ class Rebuilt:
 
 
 def rebuild_table(
-    session: Session, name: str, location: str, *, accept_differences: bool = False
+    connection: Connection, name: str, location: str, *, accept_differences: bool = False
 ) -> Rebuilt:
     """Make a table of this catalog from a log that belonged to one that is lost.
 
@@ -71,38 +71,38 @@ def rebuild_table(
     namespace, short = split_name(name)
     check_name(namespace, short)
     place = canonical_location(location)
-    store = session.store_at(place)
-    table_id = _known_id(store) or session.new_id()
-    identity = session.book.identity
+    store = connection.store_at(place)
+    table_id = _known_id(store) or connection.new_id()
+    identity = connection.metastore.identity
     new = NewTable(table_id, namespace, short, place, location_key(place))
     store.put(OWNER_KEY, encode_owner(Owner(identity.catalog_id, identity.epoch, table_id)))
     crash_point("after-take-over")
-    plan = _load(session, store, new, accept_differences=accept_differences)
-    session.engine.ownership.forget(table_id)
-    _record_checkpoints(session, table_id, plan.first)
+    plan = _load(connection, store, new, accept_differences=accept_differences)
+    connection.ownership.forget(table_id)
+    _record_checkpoints(connection, table_id, plan.first)
     unreachable = sum(len(span) for span in plan.left_out)
     return Rebuilt(name, plan.first, plan.head, unreachable, _words(plan.first))
 
 
 def _load(
-    session: Session, store: ObjectStore, new: NewTable, *, accept_differences: bool
+    connection: Connection, store: ObjectStore, new: NewTable, *, accept_differences: bool
 ) -> ImportPlan:
     """Load all that the log holds; somebody who had not noticed yet may put one more meanwhile."""
-    importing = session.book.importing()
+    importing = connection.metastore.importing()
     engine = LocalEngine()
-    loader = Loader(importing, engine, session.now_ms)
+    loader = Loader(importing, engine, connection.now_ms)
     plan = read_plan(store, _WHATEVER_IS_LEFT)
     begun = row = importing.begin(new, plan.first)
-    reader = reader_of(session, engine, store, lenient=True)
+    reader = reader_of(connection, engine, store, lenient=True)
     while row.current_version < plan.head:
         loader.load(plan, row, store, reader)
-        row = session.book.table_by_id(new.table_id)
+        row = connection.metastore.table_by_id(new.table_id)
         plan = read_plan(store, _WHATEVER_IS_LEFT)
     witness = loader.witness
     if begun.current_version >= begun.first_version or witness.missed_state:
         plan, witness = reread_source(store, row, engine, reader)
-    outcome = compare(session, row, plan, witness, since=plan.first)
-    judge(session, row, outcome, accept=accept_differences)
+    outcome = compare(connection, row, plan, witness, since=plan.first)
+    judge(connection, row, outcome, accept=accept_differences)
     if not (outcome.is_equal or accept_differences):
         raise _difference_error(row, outcome)
     importing.index(new.table_id)
@@ -136,23 +136,23 @@ def _known_id(store: ObjectStore) -> str | None:
     return None
 
 
-def _record_checkpoints(session: Session, table_id: str, first: int) -> None:
+def _record_checkpoints(connection: Connection, table_id: str, first: int) -> None:
     """Note the checkpoints of the log that are what SQL has now; `verify` tells of the others."""
-    row = session.book.table_by_id(table_id)
-    store = session.store_of(row)
+    row = connection.metastore.table_by_id(table_id)
+    store = connection.store_of(row)
     names = (info.key.removeprefix(LOG_FOLDER) for info in store.list_from(LOG_FOLDER))
     files = [file for name in names if (file := LogFile.parse(name)) is not None]
     for file in files:
         if file.kind is not LogFileKind.CHECKPOINT or not first <= file.version:
             continue
-        source = CheckpointSource(session.book.snapshot(table_id, version=file.version))
+        source = CheckpointSource(connection.metastore.snapshot(table_id, version=file.version))
         with (
             suppress(CheckpointError),
             CheckpointWriter(store).fetch(file.version) as (found, path),
         ):
             require_equal(found, path, source)
-            with session.book.database.write() as work:
-                session.checkpointer.log_files.record(work, table_id, recorded(found))
+            with connection.metastore.database.write() as work:
+                connection.log_files.record(work, table_id, recorded(found))
 
 
 def _words(first: int) -> str:

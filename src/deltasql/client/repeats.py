@@ -25,15 +25,15 @@ def written_before(
     """
     version = _find(session, table_id, options, meant)
     if version is not None:
-        name = session.book.table_by_id(table_id).full_name
-        session.sink(CommitRepeated(table_id=table_id, table=name, version=version))
+        name = session.connection.metastore.table_by_id(table_id).full_name
+        session.connection.emit(CommitRepeated(table_id=table_id, table=name, version=version))
     return version
 
 
 def _find(
     session: Session, table_id: str, options: CommitOptions, meant: WriteSummary | None
 ) -> int | None:
-    book = session.book
+    book = session.connection.metastore
     if options.commit_id is not None:
         found = book.version_of_write(table_id, options.commit_id, meant)
         if found is not None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from deltasql.client.session import Session
 from deltasql.importer.engine import Engine, LocalEngine
 from deltasql.importer.tasks import LogReader
+from deltasql.runtime.connection import Connection
 from deltasql.storage.memory import MemoryStore
 from deltasql.storage.port import ObjectStore
-from deltasql.storage.resolve import StoreOpener
 
 
 def reader_of(
-    session: Session, engine: Engine, store: ObjectStore, *, lenient: bool = False
+    connection: Connection, engine: Engine, store: ObjectStore, *, lenient: bool = False
 ) -> LogReader:
     """Return what does the tasks of an engine on the log of a store."""
-    opener = StoreOpener.of(store.uri, session.storage_options, session.settings.stores)
+    opener = connection.stores.opener(store.uri)
     if not isinstance(engine, LocalEngine):
         return LogReader(opener, lenient)
     # what a caller put around its store is not in other processes, nor is what memory holds
-    is_near = session.wrap_store is not None or isinstance(store, MemoryStore)
+    is_near = connection.stores.wrap is not None or isinstance(store, MemoryStore)
     return LogReader(lambda: store, lenient, elsewhere=None if is_near else opener)

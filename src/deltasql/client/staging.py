@@ -48,6 +48,7 @@ from deltasql.protocol.predicate import Predicate, may_match
 from deltasql.protocol.schema import StructType
 from deltasql.protocol.stats import parse_stats
 from deltasql.protocol.validate import check_commit
+from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 
 Isolated = Literal["blind", "whole"]
@@ -100,6 +101,10 @@ class StagedTable:
         self._has_ended = False
 
     @property
+    def _connection(self) -> Connection:
+        return self._session.connection
+
+    @property
     def is_empty(self) -> bool:
         """Tell whether a commit would change nothing."""
         return not self._is_required and not self._net.actions
@@ -145,7 +150,7 @@ class StagedTable:
             chosen,
             where,
             (place,),
-            session.store_at,
+            session.connection.store_at,
             files_to_scan(files),
         )
 
@@ -220,7 +225,7 @@ class StagedTable:
     @property
     def store(self) -> ObjectStore:
         """Where the table's files are."""
-        return self._session.store_of(self.snapshot.table)
+        return self._connection.store_of(self.snapshot.table)
 
     def fit(self, schema: pa.Schema | StructType, schema_mode: SchemaMode) -> Snapshot:
         """Return the table as rows of this schema will leave it.
@@ -235,13 +240,15 @@ class StagedTable:
     def write_spec(self, fitted: Snapshot, *, data_change: bool = True) -> WriteSpec:
         """Return what a writer of new files must know."""
         session = self._session
-        return write_spec(fitted, session.new_id, session.now_ms(), data_change=data_change)
+        return write_spec(
+            fitted, session.connection.new_id, session.connection.now_ms(), data_change=data_change
+        )
 
     def begin_writing(self, began_ms: int | None = None) -> None:
         """Tell that files are written from now on, or were since then; `end` tells the end."""
         self._require_open()
         if self._work is None:
-            open_work = self._session.open_work
+            open_work = self._session.in_flight
             self._work = open_work.begin(self.snapshot.table.table_id, began_ms)
             self._forget = finalize(self, open_work.forget, self._work)
             self._forget.atexit = False
@@ -253,7 +260,7 @@ class StagedTable:
         if work is not None:
             if self._forget is not None:
                 self._forget.detach()
-            self._session.open_work.end(work)
+            self._session.in_flight.end(work)
 
     def _require_open(self) -> None:
         if self._has_ended:
@@ -270,7 +277,7 @@ class StagedTable:
         actions = self._net.actions
         if options.txn is not None:
             app_id, version = options.txn
-            now = self._session.now_ms()
+            now = self._connection.now_ms()
             actions.append(Txn(app_id=app_id, version=version, last_updated=now))
         expected = self._expected if options.expected_version is None else options.expected_version
         return CommitRequest(
@@ -295,9 +302,9 @@ class StagedTable:
 
     def _slow_work(self) -> str | None:
         """Return the id of a write that took long; its files are made sure of."""
-        if self._work is None or not self._session.open_work.settle(self._work):
+        if self._work is None or not self._session.in_flight.settle(self._work):
             return None
-        require_present(self._net.adds.values(), self._session.store_of(self.snapshot.table))
+        require_present(self._net.adds.values(), self._connection.store_of(self.snapshot.table))
         return self._work
 
     def _note(self, options: CommitOptions) -> CommitNote:
@@ -306,8 +313,8 @@ class StagedTable:
             first,
             operation=options.operation or first.operation,
             user_metadata=options.user_metadata or first.user_metadata,
-            committer=self._session.committer,
-            client=self._session.client,
+            committer=self._connection.user.name,
+            client=self._connection.user.client,
         )
 
     def writing_data(self) -> AbstractContextManager[None]:

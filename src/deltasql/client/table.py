@@ -35,6 +35,7 @@ from deltasql.errors import (
 from deltasql.events import SnapshotOpened
 from deltasql.protocol.actions import Action, Add, Metadata, Protocol
 from deltasql.protocol.schema import StructField, StructType
+from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ class Table:
     def __init__(self, session: Session, row: TableRow) -> None:
         self._session = session
         self._row = row
+
+    @property
+    def _connection(self) -> Connection:
+        return self._session.connection
 
     def __repr__(self) -> str:
         return f"Table({self._row.full_name!r}, location={self._row.location!r})"
@@ -71,7 +76,7 @@ class Table:
     @property
     def store(self) -> ObjectStore:
         """The store at the table's location."""
-        return self._session.store_of(self._row)
+        return self._connection.store_of(self._row)
 
     @property
     def version(self) -> int:
@@ -91,7 +96,7 @@ class Table:
     def refresh(self) -> TableRow:
         """Return the table's row as it is now."""
         try:
-            self._row = self._session.book.table_by_id(self._row.table_id)
+            self._row = self._connection.metastore.table_by_id(self._row.table_id)
         except TableNotFoundError as error:
             raise gone_error(self._row) from error
         return self._row
@@ -108,12 +113,12 @@ class Table:
         check_filter(where)
         moment = None if timestamp is None else to_ms(timestamp)
         try:
-            found = self._session.book.snapshot(
+            found = self._connection.metastore.snapshot(
                 self.table_id, version=version, timestamp=moment, where=where
             )
         except TableNotFoundError as error:
             raise gone_error(self._row) from error
-        self._session.sink(
+        self._connection.emit(
             SnapshotOpened(
                 table_id=self.table_id,
                 table=found.table.full_name,
@@ -136,7 +141,7 @@ class Table:
         snapshot = self.snapshot(version, timestamp, where)
         # an absolute path below the table itself leads nowhere else
         roots = (self._row.location, *allowed_roots)
-        return Scan(snapshot, self.store, chosen, where, roots, self._session.store_at)
+        return Scan(snapshot, self.store, chosen, where, roots, self._connection.store_at)
 
     def append(self, data: Any, *, schema_mode: SchemaMode = "strict", **options: Any) -> int:
         """Add rows and return the new version.
@@ -216,12 +221,12 @@ class Table:
         files = [add for add in files if chosen is None or chosen(add)]
         spec = write_spec(
             snapshot,
-            self._session.new_id,
-            self._session.now_ms(),
+            self._connection.new_id,
+            self._connection.now_ms(),
             target_size=target_size,
             data_change=False,
         )
-        store = self._session.store_of(snapshot.table)
+        store = self._connection.store_of(snapshot.table)
         groups = choose_groups(files, spec.file_size)
         if not groups:
             return snapshot.version
@@ -251,7 +256,7 @@ class Table:
         Raises:
             ConstraintViolationError: a row breaks a constraint that would be added.
         """
-        self._session.check_settings(properties or {})
+        self._connection.check_settings(properties or {})
 
         def plan(snapshot: Snapshot) -> plans.Planned:
             planned = plans.plan_alter(
@@ -261,7 +266,7 @@ class Table:
                 unset=unset,
                 description=description,
             )
-            return RowsInPlace(snapshot, self.store, self._session.store_at).checked(planned)
+            return RowsInPlace(snapshot, self.store, self._connection.store_at).checked(planned)
 
         meant = WriteSummary(plans.alter_note(add, properties, unset).operation)
         return self._replan(plan, options, meant)
@@ -289,7 +294,7 @@ class Table:
         from deltasql.client.vacuum import vacuum_with  # noqa: PLC0415 (rare)
 
         require_in_catalog(self.refresh())
-        return vacuum_with(self._session, self._row, options, dry_run=dry_run)
+        return vacuum_with(self._connection, self._row, options, dry_run=dry_run)
 
     def follow(self) -> int:
         """Bring a read-only import to the head of its log and return the version.
@@ -300,7 +305,7 @@ class Table:
         from deltasql.client.import_face import follow  # noqa: PLC0415 (pyarrow)
 
         require_in_catalog(self.refresh())
-        self._row = follow(self._session, self._row)
+        self._row = follow(self._connection, self._row)
         return self._row.current_version
 
     def detach(self, *, keep_timestamps: bool = False) -> int:
@@ -319,30 +324,30 @@ class Table:
         state = self.refresh().state
         require_in_catalog(self._row)
         if state is TableState.READ_ONLY:
-            return let_go(self._session, self._row)
+            return let_go(self._connection, self._row)
         complete_log(self._session, self.table_id, self.version)
         if state is not TableState.DETACHED:  # else one that died before its end
             snapshot = self.snapshot()
             planned = plans.plan_detach(snapshot, keep_timestamps=keep_timestamps)
             self._commit_planned(snapshot, planned, _NOTHING, TableState.DETACHED)
             complete_log(self._session, self.table_id, self.version)
-        leave(self._session, self._row)
+        leave(self._connection, self._row)
         return self.version
 
     def version_of(self, commit_id: str) -> int | None:
         """Return the version that the commit of this token has made, or None."""
-        return self._session.book.version_of(self.table_id, commit_id)
+        return self._connection.metastore.version_of(self.table_id, commit_id)
 
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """Return the versions, newest first: who, what, when."""
-        return self._session.book.history(self.table_id, limit)
+        return self._connection.metastore.history(self.table_id, limit)
 
     def changes(self, after: int, upto: int | None = None) -> list[FileChange]:
         """Return the files that came and went after one version and up to another."""
         check_version(after, "after")
         check_version(upto, "upto")
         last = self.version if upto is None else upto
-        return self._session.book.changes(self.table_id, after, last)
+        return self._connection.metastore.changes(self.table_id, after, last)
 
     def detail(self) -> dict[str, Any]:
         """Return what the table is now, as plain values."""
@@ -371,11 +376,11 @@ class Table:
         """Commit adds on the newest version this process knows of: what came since disturbs them
         only if it changed the table's rules, and then they are tried once more on the newest.
         """
-        known = self._session.book.known_snapshot(self._row)
+        known = self._connection.metastore.known_snapshot(self._row)
         if known is not None:
             staged = StagedTable(self._session, known)
             work(staged)
-            token = options.commit_id or self._session.new_id()
+            token = options.commit_id or self._connection.new_id()
             try:
                 return self._commit_staged(staged, options, commit_id=token)
             except (CommitConflictError, TableStateError, TableNotFoundError):
@@ -402,8 +407,10 @@ class Table:
         found = self._already(chosen, meant)
         if found is not None:
             return found
-        commit_id = chosen.commit_id or self._session.new_id()
-        tries = 1 if chosen.expected_version is not None else self._session.settings.commit.retries
+        commit_id = chosen.commit_id or self._connection.new_id()
+        tries = (
+            1 if chosen.expected_version is not None else self._connection.settings.commit.retries
+        )
         for left in range(max(tries, 1), 0, -1):
             snapshot = self.snapshot()
             try:
@@ -434,7 +441,7 @@ class Table:
     ) -> int:
         if staged.is_empty and options.txn is None and _is_expected(staged.snapshot, options):
             return staged.snapshot.version
-        token = commit_id or options.commit_id or self._session.new_id()
+        token = commit_id or options.commit_id or self._connection.new_id()
         request = staged.request(options, token, state_after)
         try:
             done = self._session.commit([request])[0]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from deltasql.catalog.copies import Copies
 from deltasql.catalog.rows import TableRow
-from deltasql.client.session import Session
 from deltasql.crash import crash_point
 from deltasql.errors import TableStateError
 from deltasql.log.owner import release
+from deltasql.runtime.connection import Connection
 
 
-def take_back(session: Session, row: TableRow, *, purge: bool) -> None:
+def take_back(connection: Connection, row: TableRow, *, purge: bool) -> None:
     """Erase all rows of an import that was not cut over.
 
     Raises:
@@ -22,22 +22,22 @@ def take_back(session: Session, row: TableRow, *, purge: bool) -> None:
             hint="Drop it without --purge: the source stays as it is.",
             table=row.full_name,
         )
-    Copies(session.book.database).erase(row.table_id)
-    leave(session, row)
+    Copies(connection.metastore.database).erase(row.table_id)
+    leave(connection, row)
 
 
-def let_go(session: Session, row: TableRow) -> int:
+def let_go(connection: Connection, row: TableRow) -> int:
     """Let go of a read-only import and return its version; its history stays for the audit.
 
     Raises:
         TableStateError: a cut-over is under way.
     """
-    Copies(session.book.database).detach(row.table_id)
-    leave(session, row)
+    Copies(connection.metastore.database).detach(row.table_id)
+    leave(connection, row)
     return row.current_version
 
 
-def leave(session: Session, row: TableRow) -> None:
+def leave(connection: Connection, row: TableRow) -> None:
     """Remove our marker beside the log, so that anybody may take it over."""
     crash_point("before-marker-removed")
-    release(session.store_of(row), session.book.identity.catalog_id, row.table_id)
+    release(connection.store_of(row), connection.metastore.identity.catalog_id, row.table_id)

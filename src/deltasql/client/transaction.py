@@ -17,6 +17,7 @@ from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions, StagedTable
 from deltasql.errors import BadArgumentError, CommitConflictError
 from deltasql.errors.nearest import missing_table_error
+from deltasql.runtime.connection import Connection
 
 _logger = logging.getLogger(__name__)
 
@@ -36,7 +37,11 @@ class Transaction:
         self._versions: Mapping[str, int] | None = None
         self._was_rolled_back = False
         self._was_tried = False
-        self.transaction_id = options.commit_id or session.new_id()
+        self.transaction_id = options.commit_id or session.connection.new_id()
+
+    @property
+    def _connection(self) -> Connection:
+        return self._session.connection
 
     def table(self, name: str) -> StagedTable:
         """Return a table to stage work on; the same one each time it is named."""
@@ -50,21 +55,21 @@ class Transaction:
 
     def _snapshot(self, row: TableRow) -> Snapshot:
         if self._pinned is None:
-            return self._session.book.snapshot(row.table_id)
-        found = self._session.book.snapshot(row.table_id, version=row.current_version)
+            return self._connection.metastore.snapshot(row.table_id)
+        found = self._connection.metastore.snapshot(row.table_id, version=row.current_version)
         return replace(found, table=row)  # as it was pinned
 
     def pin(self) -> list[TableRow]:
         """Pin every table at the version it has now, in one look, and return them by name."""
         if self._pinned is None:
-            rows = self._session.book.tables()
+            rows = self._connection.metastore.tables()
             shown = [row for row in rows if row.state is not TableState.IMPORTING]
             self._pinned = {row.full_name: row for row in shown}
         return list(self._pinned.values())
 
     def _row(self, name: str) -> TableRow:
         if self._pinned is None:
-            return self._session.book.table(name)
+            return self._connection.metastore.table(name)
         if name not in self._pinned:
             raise missing_table_error(name, self._pinned)
         return self._pinned[name]
@@ -126,7 +131,7 @@ class Transaction:
 
     def _versions_of_token(self, tables: Sequence[StagedTable]) -> dict[str, int]:
         rows = [table.snapshot.table for table in tables]
-        book, token = self._session.book, self.transaction_id
+        book, token = self._connection.metastore, self.transaction_id
         found = {row.full_name: book.version_of(row.table_id, token) for row in rows}
         return {name: version for name, version in found.items() if version is not None}
 

@@ -49,7 +49,7 @@ def dropped_tables(session: Session) -> list[DroppedTable]:
             row.dropped_at,
             row.is_purged,
         )
-        for row in session.book.dropped_tables()
+        for row in session.connection.metastore.dropped_tables()
     ]
 
 
@@ -67,26 +67,26 @@ def undrop_table(session: Session, name: str, table_id: str | None, *, dry_run: 
     _refuse_taken(session, row, state)
     marker = None
     if is_own_log(replace(row, state=state)):
-        store = session.store_of(row)
+        store = session.connection.store_of(row)
         marker = _require_own_marker(session, row, store)
-        session.engine.ownership.refuse_ahead(row, store)
+        session.connection.ownership.refuse_ahead(row, store)
         _require_same_log(session, row, store)
     if dry_run:
         return row
     crash_point("before-undrop")
-    found = session.book.undrop(row)
+    found = session.connection.metastore.undrop(row)
     crash_point("after-undrop")
-    session.engine.ownership.forget(row.table_id)
+    session.connection.ownership.forget(row.table_id)
     if marker is not None:
         _renew_marker(session, found, marker)
         if found.mirrored_through < found.current_version and not found.mirror_paused:
-            session.engine.catch_up(found.table_id, seconds=_CATCH_UP_S)
-    return session.book.table_by_id(found.table_id)
+            session.mirroring.engine.catch_up(found.table_id, seconds=_CATCH_UP_S)
+    return session.connection.metastore.table_by_id(found.table_id)
 
 
 def _choose(session: Session, name: str, table_id: str | None) -> TableRow:
     """Return the table that was dropped last, of those that can come back if there are any."""
-    named = [row for row in session.book.dropped_tables() if row.full_name == name]
+    named = [row for row in session.connection.metastore.dropped_tables() if row.full_name == name]
     if table_id is not None:
         named = [row for row in named if row.table_id == table_id]
     if not named:
@@ -104,7 +104,7 @@ def _refuse_taken(session: Session, row: TableRow, state: TableState) -> None:
 
     A detached table has given its place to others. The undropping transaction decides.
     """
-    for other in session.book.tables_around(row):
+    for other in session.connection.metastore.tables_around(row):
         if other.full_name == row.full_name:
             raise TableExistsError(
                 f"There is a table {row.full_name!r} already.",
@@ -121,7 +121,7 @@ def _refuse_taken(session: Session, row: TableRow, state: TableState) -> None:
 
 def _require_own_marker(session: Session, row: TableRow, store: ObjectStore) -> Owner:
     """Return the owner marker, which a drop leaves; it may be of an epoch that is over."""
-    found, identity = read_owner(store), session.book.identity
+    found, identity = read_owner(store), session.connection.metastore.identity
     if found is None:
         raise OwnershipError(
             f"The log of {row.full_name} at {store.uri} has no owner marker any more: others may "
@@ -143,7 +143,7 @@ def _require_own_marker(session: Session, row: TableRow, store: ObjectStore) -> 
 def _require_same_log(session: Session, row: TableRow, store: ObjectStore) -> None:
     """What was mirrored last must be there; what was not must be missing, or the same."""
     first = max(row.mirrored_through, row.oldest_version)
-    known = session.book.digests(row.table_id, first, row.current_version)
+    known = session.connection.metastore.digests(row.table_id, first, row.current_version)
     for version, wanted in sorted(known.items()):
         key = commit_key(version)
         try:
@@ -167,8 +167,8 @@ def _require_same_log(session: Session, row: TableRow, store: ObjectStore) -> No
 
 def _renew_marker(session: Session, row: TableRow, found: Owner) -> None:
     """Name the catalog's epoch as the owner, as a recovery does for the tables that are there."""
-    identity = session.book.identity
+    identity = session.connection.metastore.identity
     owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
     if found != owner:
-        session.store_of(row).put(OWNER_KEY, encode_owner(owner))
+        session.connection.store_of(row).put(OWNER_KEY, encode_owner(owner))
         crash_point("after-undrop-marker")

@@ -1,4 +1,4 @@
-"""Vacuum of one table, as a session runs it."""
+"""Vacuum of one table, as a connection runs it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from deltasql.catalog.copies import require_own_log
 from deltasql.catalog.rows import TableRow
 from deltasql.catalog.vacuum_book import VacuumBook
-from deltasql.client.session import Session
 from deltasql.events import TableVacuumed
 from deltasql.mirror.vacuum import Vacuum, Vacuumed, VacuumOptions
+from deltasql.runtime.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +31,24 @@ class VacuumReport:
 
 
 def vacuum_with(
-    session: Session, row: TableRow, given: Mapping[str, Any], *, dry_run: bool
+    connection: Connection, row: TableRow, given: Mapping[str, Any], *, dry_run: bool
 ) -> VacuumReport:
     """Delete what nothing needs, or only tell it; `given` are fields of VacuumOptions."""
     require_own_log(row)
     options = VacuumOptions(**given)
-    leases = session.checkpointer.leases
+    leases = connection.leases
     vacuum = Vacuum(
-        session.book,
-        VacuumBook(session.book.database, leases, session.book.identity.epoch),
-        session.store_of,
-        session.engine.ownership.require_sole,
+        connection.metastore,
+        VacuumBook(connection.metastore.database, leases, connection.metastore.identity.epoch),
+        connection.store_of,
+        connection.ownership.require_sole,
         leases,
-        session.now_ms,
+        connection.now_ms,
     )
     if dry_run:
         return VacuumReport(tuple(vacuum.plan(row, options)), is_dry_run=True)
     report = VacuumReport(tuple(vacuum.run(row, options)), is_dry_run=False)
-    session.sink(
+    connection.emit(
         TableVacuumed(
             table_id=row.table_id,
             table=row.full_name,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 
 from deltasql.catalog.rows import TableRow, TableState
-from deltasql.client.session import Session
 from deltasql.errors import BadArgumentError
 from deltasql.importer.engine import Engine
 from deltasql.importer.load import GroundError, hear, read_again
@@ -15,6 +14,7 @@ from deltasql.importer.tasks import LogReader
 from deltasql.importer.validation import Validator
 from deltasql.importer.witness import Witness
 from deltasql.parity.differences import Validation
+from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 
 _IMPORTED = (TableState.IMPORTING, TableState.READ_ONLY)
@@ -36,35 +36,37 @@ def verdict_of(row: TableRow) -> Verdict | None:
 
 
 def compare(
-    session: Session, row: TableRow, plan: ImportPlan, witness: Witness, *, since: int
+    connection: Connection, row: TableRow, plan: ImportPlan, witness: Witness, *, since: int
 ) -> Validation:
     """Compare a table from one version on with what a witness has heard."""
-    return Validator(session.book, row, session.store_of(row), plan).run(witness, since=since)
+    return Validator(connection.metastore, row, connection.store_of(row), plan).run(
+        witness, since=since
+    )
 
 
-def remember(session: Session, row: TableRow, verdict: Verdict) -> TableRow:
+def remember(connection: Connection, row: TableRow, verdict: Verdict) -> TableRow:
     """Write a verdict into the book."""
     notes = {"validation": str(verdict), "validated_version": row.current_version}
-    return session.book.importing().note(row.table_id, notes)
+    return connection.metastore.importing().note(row.table_id, notes)
 
 
 def validate_table(
-    session: Session, name: str, engine: Engine, reader: LogReader, *, accept: bool = False
+    connection: Connection, name: str, engine: Engine, reader: LogReader, *, accept: bool = False
 ) -> Validation:
     """Read the source of an imported table again, whole, and compare.
 
     Raises:
         BadArgumentError: the table is not an import any more; `mirror verify` is for it.
     """
-    row = session.book.table(name)
+    row = connection.metastore.table(name)
     if row.state not in _IMPORTED:
         raise BadArgumentError(
             f"Table {name} is {row.state}; only an imported table is compared with its source.",
             hint=f"Use `deltasql mirror verify {name}`.",
         )
-    plan, witness = reread_source(session.store_of(row), row, engine, reader)
-    outcome = compare(session, row, plan, witness, since=plan.first)
-    judge(session, row, outcome, accept=accept)
+    plan, witness = reread_source(connection.store_of(row), row, engine, reader)
+    outcome = compare(connection, row, plan, witness, since=plan.first)
+    judge(connection, row, outcome, accept=accept)
     return outcome
 
 
@@ -93,6 +95,6 @@ def _verdict(outcome: Validation, *, accept: bool) -> Verdict:
     return Verdict.ACCEPTED if accept else Verdict.DIFFERENT
 
 
-def judge(session: Session, row: TableRow, outcome: Validation, *, accept: bool) -> TableRow:
+def judge(connection: Connection, row: TableRow, outcome: Validation, *, accept: bool) -> TableRow:
     """Write the outcome of a comparison into the book."""
-    return remember(session, row, _verdict(outcome, accept=accept))
+    return remember(connection, row, _verdict(outcome, accept=accept))

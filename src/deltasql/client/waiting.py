@@ -15,7 +15,7 @@ def wait_mirrored(session: Session, table_id: str, version: int, timeout: float)
         MirrorLagError: it did not get there in time; the commit is safe in SQL.
     """
     deadline = time.monotonic() + timeout
-    while (row := session.book.table_by_id(table_id)).mirrored_through < version:
+    while (row := session.connection.metastore.table_by_id(table_id)).mirrored_through < version:
         left = deadline - time.monotonic()
         if left <= 0:
             raise MirrorLagError(
@@ -24,7 +24,7 @@ def wait_mirrored(session: Session, table_id: str, version: int, timeout: float)
                 table=row.full_name,
                 version=version,
             )
-        result = session.engine.catch_up(table_id, seconds=left)
+        result = session.mirroring.engine.catch_up(table_id, seconds=left)
         if result.error is not None:
             time.sleep(min(0.1, max(left, 0.0)))
 
@@ -35,5 +35,5 @@ def complete_log(session: Session, table_id: str, version: int) -> None:
     Raises:
         MirrorLagError: the log could not be completed.
     """
-    deadline = session.settings.mirror.inline_deadline.total_seconds() * 5
+    deadline = session.connection.settings.mirror.inline_deadline.total_seconds() * 5
     wait_mirrored(session, table_id, version, max(deadline, 10.0))

@@ -19,6 +19,7 @@ from deltasql.errors import ConfigError
 from deltasql.mirror.breaker import store_of
 from deltasql.mirror.config import ReconciliationConfig
 from deltasql.mirror.health import Health
+from deltasql.mirror.mode import mirror_mode
 from deltasql.mirror.rate import Rate
 from deltasql.mirror.reconciler import MirrorReconciler
 from deltasql.mirror.repair import MirrorRepair
@@ -33,23 +34,23 @@ def make_reconciler(
     session: Session, repair: MirrorRepair, config: ReconciliationConfig | None = None
 ) -> MirrorReconciler:
     """Return a reconciler over a catalog, with its limits, hints and comparisons."""
-    chosen = session.settings.mirror
-    session.checkpoints.rate = Rate.per_minute(chosen.max_checkpoints_per_minute)
+    chosen = session.connection.settings.mirror
+    session.mirroring.checkpoints.rate = Rate.per_minute(chosen.max_checkpoints_per_minute)
     made = MirrorReconciler(
-        session.engine,
-        session.engine.tracker,
-        session.checkpoints,
+        session.mirroring.engine,
+        session.mirroring.engine.tracker,
+        session.mirroring.checkpoints,
         config or ReconciliationConfig.of(chosen),
-        session.settings,
+        session.connection.settings,
         AlertDesk(
-            alert_sinks(session.settings.alerts),
-            catalog=session.book.identity.catalog_id,
-            worker=session.checkpointer.leases.holder,
+            alert_sinks(session.connection.settings.alerts),
+            catalog=session.connection.metastore.identity.catalog_id,
+            worker=session.connection.leases.holder,
         ),
         puts=Rate.per_second(chosen.max_puts_per_second),
-        wakes=Wakes(session.book.database.watch_commits),
-        sink=session.sink,
-        clock=session.now_ms,
+        wakes=Wakes(session.connection.metastore.database.watch_commits),
+        sink=session.connection.emit,
+        clock=session.connection.now_ms,
     )
     if chosen.verify_interval:
         made.verify = _verify(session, repair, made)
@@ -58,30 +59,30 @@ def make_reconciler(
 
 def _verify(session: Session, repair: MirrorRepair, worker: MirrorReconciler) -> PeriodicVerify:
     sources = VerifySources(
-        session.book.tables,
-        session.book.table_by_id,
+        session.connection.metastore.tables,
+        session.connection.metastore.table_by_id,
         repair.verify,
-        session.verifications,
-        session.checkpointer.leases,
-        ObjectTags(session.book.database),
+        session.mirroring.verifications,
+        session.connection.leases,
+        ObjectTags(session.connection.metastore.database),
     )
     return PeriodicVerify(
         sources,
-        session.settings.mirror.verify_interval,
+        session.connection.settings.mirror.verify_interval,
         is_wanted=lambda row: _is_verified(session, row),
         is_store_up=lambda row: store_of(row.location) not in worker.stores_down(),
         desk=worker.desk,
-        sink=session.sink,
+        sink=session.connection.emit,
     )
 
 
 def _is_verified(session: Session, row: TableRow) -> bool:
     """A table that is mirrored at all; its own property can switch the comparison off."""
     try:
-        chosen = session.settings_of(row).mirror
+        chosen = session.connection.settings_of(row).mirror
     except ConfigError:
         return True  # told by the reconciler; a property that nobody can read excuses no table
-    return session.mirror_mode(row) != "off" and bool(chosen.verify_interval)
+    return mirror_mode(session.connection, row) != "off" and bool(chosen.verify_interval)
 
 
 def health_of(reconciler: MirrorReconciler) -> Health:

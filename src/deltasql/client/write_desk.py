@@ -52,11 +52,11 @@ class WriteDesk:
 
     def existing(self, table_id: str, version: int | None = None) -> WriteTarget:
         """Pin a table at its newest version, or at an older one that its rows come from."""
-        found = self.session.book.table_by_id(table_id)
+        found = self.session.connection.metastore.table_by_id(table_id)
         self.session.require_root(found)
         if version is not None:
             found = replace(found, current_version=min(version, found.current_version))
-        return WriteTarget(found, self._epoch, self.session.now_ms())
+        return WriteTarget(found, self._epoch, self.session.connection.now_ms())
 
     def new(self, spec: TableSpec) -> WriteTarget:
         """Plan a table that its first rows will make.
@@ -64,9 +64,9 @@ class WriteDesk:
         Raises:
             TableExistsError: the name or the location is taken.
         """
-        self.lazy.create().check_settings(spec.properties)
+        self.lazy.create().connection.check_settings(spec.properties)
         planned = plan_table(self.session, spec)
-        return WriteTarget(planned.row, self._epoch, self.session.now_ms(), planned)
+        return WriteTarget(planned.row, self._epoch, self.session.connection.now_ms(), planned)
 
     def stage(self, target: WriteTarget) -> StagedTable:
         """Return the table to stage work on."""
@@ -92,7 +92,7 @@ class WriteDesk:
             if target.new is None:
                 staged.begin_writing(target.began_ms)
             work(staged)
-            token = options.commit_id or self.session.new_id()
+            token = options.commit_id or self.session.connection.new_id()
             request = staged.request(options, token)
             if target.new is None:
                 return self._commit(request, options)
@@ -113,7 +113,7 @@ class WriteDesk:
 
     @property
     def _epoch(self) -> int:
-        return self.session.book.identity.epoch
+        return self.session.connection.metastore.identity.epoch
 
     def _require_epoch(self, target: WriteTarget) -> None:
         if target.epoch != self._epoch:
@@ -127,5 +127,7 @@ class WriteDesk:
         if target.new is not None:
             return target.new.snapshot(self.session)
         row = target.row
-        found = self.session.book.snapshot(row.table_id, version=row.current_version)
+        found = self.session.connection.metastore.snapshot(
+            row.table_id, version=row.current_version
+        )
         return replace(found, table=row)  # as it was pinned

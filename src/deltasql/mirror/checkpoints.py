@@ -6,25 +6,23 @@ a commit back: the table can be read without it.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.copies import is_own_log
-from deltasql.catalog.leases import Lease, Leases
-from deltasql.catalog.log_files import LogFiles, RecordedFile
+from deltasql.catalog.leases import Lease
+from deltasql.catalog.log_files import RecordedFile
 from deltasql.catalog.rows import TableRow
 from deltasql.crash import crash_point
 from deltasql.errors import CheckpointError
-from deltasql.events import CheckpointWritten, Sink, discard
+from deltasql.events import CheckpointWritten
 from deltasql.protocol.files import LAST_CHECKPOINT
 from deltasql.protocol.last_checkpoint import LastCheckpoint
+from deltasql.runtime.connection import Connection
 from deltasql.sinks import span
-from deltasql.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,14 +37,7 @@ PURPOSE = "checkpoint"
 class Checkpointer:
     """Writes checkpoints of the tables of one catalog; safe to use from many threads."""
 
-    catalog: SqlCatalog
-    open_store: Callable[[TableRow], ObjectStore]
-    ensure_owner: Callable[[TableRow, ObjectStore], None]
-    leases: Leases
-    log_files: LogFiles
-    sink: Sink = discard
-    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-    monotonic: Callable[[], float] = time.monotonic
+    connection: Connection
 
     def due(self, row: TableRow, interval: int) -> int | None:
         """Return the version that wants a checkpoint: the newest mirrored multiple without one."""
@@ -55,7 +46,7 @@ class Checkpointer:
             return None
         if version <= 0 or version < row.log_floor:
             return None
-        newest = self.log_files.newest_checkpoint(row.table_id)
+        newest = self.connection.log_files.newest_checkpoint(row.table_id)
         return version if newest is None or newest.version < version else None
 
     def write(
@@ -76,29 +67,29 @@ class Checkpointer:
                 hint="Mirror the version first.",
                 version=version,
             )
-        lease = self.leases.acquire(row.table_id, PURPOSE)
+        lease = self.connection.leases.acquire(row.table_id, PURPOSE)
         if lease is None:
             return None
         try:
             with span("checkpoint", table=row.full_name, version=version):
                 return self._write(row, version, lease, codec, replace=replace)
         finally:
-            self.leases.release(lease)
+            self.connection.leases.release(lease)
 
     def settle_hint(self, row: TableRow) -> None:
         """Let `_last_checkpoint` name the newest checkpoint that is recorded, if it lags."""
         from deltasql.log.checkpoint import CheckpointWriter  # noqa: PLC0415 (pyarrow)
 
-        newest = self.log_files.newest_checkpoint(row.table_id)
+        newest = self.connection.log_files.newest_checkpoint(row.table_id)
         if newest is not None and is_own_log(row):
-            CheckpointWriter(self.open_store(row)).move_hint(_hint(newest))
+            CheckpointWriter(self.connection.store_of(row)).move_hint(_hint(newest))
 
     def hint_again(self, row: TableRow) -> None:
         """Let `_last_checkpoint` name the newest checkpoint that is recorded, or be gone."""
         from deltasql.log.checkpoint import CheckpointWriter  # noqa: PLC0415 (pyarrow)
 
-        store = self.open_store(row)
-        newest = self.log_files.newest_checkpoint(row.table_id)
+        store = self.connection.store_of(row)
+        newest = self.connection.log_files.newest_checkpoint(row.table_id)
         if newest is None:
             store.delete(LAST_CHECKPOINT)
         else:
@@ -114,10 +105,10 @@ class Checkpointer:
         from deltasql.parity.row_digests import WrittenRows  # noqa: PLC0415 (pyarrow)
         from deltasql.protocol.checkpoint import CheckpointShape  # noqa: PLC0415 (pyarrow)
 
-        started = self.monotonic()
-        store = self.open_store(row)
-        self.ensure_owner(row, store)
-        source = CheckpointSource(self.catalog.snapshot(row.table_id, version=version))
+        started = self.connection.clock.monotonic()
+        store = self.connection.store_of(row)
+        self.connection.ownership.ensure(row, store)
+        source = CheckpointSource(self.connection.metastore.snapshot(row.table_id, version=version))
         shape = CheckpointShape(source.snapshot.metadata, source.snapshot.protocol)
         writer = CheckpointWriter(store, codec)
         written = WrittenRows(writer.group_rows)
@@ -130,13 +121,13 @@ class Checkpointer:
             done = self._put(writer, source, (file, path), lease, replace=replace)
         self._record(lease, done)
         writer.move_hint(_hint(done))
-        self.sink(
+        self.connection.emit(
             CheckpointWritten(
                 table_id=row.table_id,
                 table=row.full_name,
                 version=version,
                 key=done.key,
-                latency_ms=(self.monotonic() - started) * 1000,
+                latency_ms=(self.connection.clock.monotonic() - started) * 1000,
                 files=done.num_adds or 0,
             )
         )
@@ -154,7 +145,7 @@ class Checkpointer:
         from deltasql.parity.checkpoints import require_equal  # noqa: PLC0415 (pyarrow)
 
         file, path = spooled
-        self.leases.renew(lease)
+        self.connection.leases.renew(lease)
         if writer.write_checkpoint(file, path, replace=replace):
             return recorded(file)
         # Ours from an attempt that died, or a stranger's: only its content tells.
@@ -164,22 +155,24 @@ class Checkpointer:
             return recorded(found)
 
     def _record(self, lease: Lease, done: RecordedFile) -> None:
-        now = self.clock()
-        with self.catalog.database.write() as work:
-            self.leases.require(work, lease)
-            self.log_files.record(work, lease.table_id, done)
+        now = self.connection.now_ms()
+        with self.connection.metastore.database.write() as work:
+            self.connection.leases.require(work, lease)
+            self.connection.log_files.record(work, lease.table_id, done)
             work.run("mark_checkpoint", table_id=lease.table_id, version=done.version, now=now)
             crash_point("before-checkpoint-record")
         crash_point("after-checkpoint-record")
 
     def _kept_alive(self, rows: Iterator[pa.Table], lease: Lease) -> Iterator[pa.Table]:
         """Pass the rows on and renew the lease while they take their time."""
-        renewed = self.monotonic()
+        renewed = self.connection.clock.monotonic()
         for table in rows:
             yield table
-            if (self.monotonic() - renewed) * 1000 > self.leases.ttl_ms / 3:
-                self.leases.renew(lease)
-                renewed = self.monotonic()
+            if (
+                self.connection.clock.monotonic() - renewed
+            ) * 1000 > self.connection.leases.ttl_ms / 3:
+                self.connection.leases.renew(lease)
+                renewed = self.connection.clock.monotonic()
 
 
 def recorded(file: CheckpointFile) -> RecordedFile:

@@ -7,12 +7,10 @@ lease: everybody puts the same bytes, and `mirrored_through` keeps the order.
 from __future__ import annotations
 
 import enum
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.mirror_status import MirrorStatusTracker
 from deltasql.catalog.object_tags import CommitTag
 from deltasql.catalog.payloads import StoredCommit
@@ -29,17 +27,15 @@ from deltasql.errors import (
 from deltasql.events import (
     MirrorConflicted,
     MirrorFailed,
-    Sink,
     TableFenced,
     VersionMirrored,
-    discard,
 )
 from deltasql.log.writer import write_commit
-from deltasql.mirror.ownership import Ownership
 from deltasql.mirror.retries import RetryPolicy
 from deltasql.protocol.codec import digest
 from deltasql.protocol.files import commit_key
-from deltasql.storage.port import ObjectStore, ObjectTag
+from deltasql.runtime.connection import Connection
+from deltasql.storage.port import ObjectTag
 
 # A batch is recorded as one: so much work at most is found to be done already after a crash.
 BATCH_VERSIONS = 200
@@ -84,17 +80,9 @@ class _Put:
 class MirrorEngine:
     """Mirrors versions of the tables of one catalog; safe to use from many threads."""
 
-    catalog: SqlCatalog
-    open_store: Callable[[TableRow], ObjectStore]
+    connection: Connection
     tracker: MirrorStatusTracker
-    sink: Sink = discard
-    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-    monotonic: Callable[[], float] = time.monotonic
     retries: RetryPolicy = field(default_factory=RetryPolicy)
-    ownership: Ownership = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.ownership = Ownership(self.catalog, self.clock)
 
     def mirror_version(
         self, row: TableRow, version: int, payload: bytes | None = None
@@ -108,8 +96,12 @@ class MirrorEngine:
             return MirrorResult(Mirrored.ALREADY, version)
         if version != row.mirrored_through + 1 or version < row.log_floor:
             return MirrorResult(Mirrored.BLOCKED, version)
-        stored = payload if payload is not None else self.catalog.payload(row.table_id, version)
-        started = self.monotonic()
+        stored = (
+            payload
+            if payload is not None
+            else self.connection.metastore.payload(row.table_id, version)
+        )
+        started = self.connection.clock.monotonic()
         put = self._put(row, version, stored)
         if put.error is not None:
             return self._ended(row, version, put.error)
@@ -119,14 +111,14 @@ class MirrorEngine:
             version,
             json_written=True,
             checkpoint_written=False,
-            now=self.clock(),
+            now=self.connection.now_ms(),
             digest=digest(stored),
             tag=put.tag,
         )
         crash_point("after-mirror-status")
         if newest is None:
             self._take_back(row, (version,))
-        self._tell(row, version, (self.monotonic() - started) * 1000)
+        self._tell(row, version, (self.connection.clock.monotonic() - started) * 1000)
         return MirrorResult(Mirrored.DONE, version, count=1, newest=newest)
 
     def mirror_batch(self, row: TableRow, most: int = BATCH_VERSIONS) -> MirrorResult:
@@ -135,7 +127,7 @@ class MirrorEngine:
         if first > row.current_version:
             return MirrorResult(Mirrored.ALREADY, row.mirrored_through)
         error = None
-        deadline = self.monotonic() + _BATCH_S
+        deadline = self.connection.clock.monotonic() + _BATCH_S
         done: list[tuple[StoredCommit, ObjectTag | None]] = []
         for commit in self._next_commits(row, first, most):
             put = self._put(row, commit.version, commit.payload)
@@ -143,7 +135,7 @@ class MirrorEngine:
             if error is not None:
                 break
             done.append((commit, put.tag))
-            if self.monotonic() >= deadline:
+            if self.connection.clock.monotonic() >= deadline:
                 break
         self._record(row, done)
         last = first + len(done) - 1
@@ -156,8 +148,8 @@ class MirrorEngine:
 
     def catch_up(self, table_id: str, *, seconds: float, most: int | None = None) -> MirrorResult:
         """Mirror what is missing, in order, until done, an error, or the time is over."""
-        deadline = self.monotonic() + seconds
-        row = self.catalog.table_by_id(table_id)
+        deadline = self.connection.clock.monotonic() + seconds
+        row = self.connection.metastore.table_by_id(table_id)
         result = MirrorResult(Mirrored.ALREADY, row.mirrored_through)
         left = most if most is not None else row.current_version - row.mirrored_through
         while row.mirrored_through < row.current_version and left > 0:
@@ -165,18 +157,16 @@ class MirrorEngine:
             if result.outcome is not Mirrored.DONE:
                 return result
             left -= result.count
-            if self.monotonic() >= deadline:
+            if self.connection.clock.monotonic() >= deadline:
                 break
-            row = self.catalog.table_by_id(table_id)
+            row = self.connection.metastore.table_by_id(table_id)
         return result
-
-    def ensure_owner(self, row: TableRow, store: ObjectStore) -> None:
-        """Make sure that the log is ours; see `Ownership`."""
-        self.ownership.ensure(row, store)
 
     def _next_commits(self, row: TableRow, first: int, most: int) -> list[StoredCommit]:
         last = min(row.current_version, first + most - 1)
-        found = self.catalog.stored_commits(row.table_id, first, last, most_bytes=_BATCH_BYTES)
+        found = self.connection.metastore.stored_commits(
+            row.table_id, first, last, most_bytes=_BATCH_BYTES
+        )
         versions = [commit.version for commit in found]
         if versions != list(range(first, first + len(found))) or not found:
             raise CatalogCorruptError(
@@ -188,8 +178,8 @@ class MirrorEngine:
 
     def _put(self, row: TableRow, version: int, payload: bytes) -> _Put:
         try:
-            store = self.open_store(row)
-            self.ensure_owner(row, store)
+            store = self.connection.store_of(row)
+            self.connection.ownership.ensure(row, store)
             return _Put(tag=write_commit(store, version, payload).tag)
         except (StorageError, ProtocolError, MirrorConflictError, OwnershipError) as error:
             return _Put(error)
@@ -199,7 +189,7 @@ class MirrorEngine:
         if not done:
             return
         crash_point("before-batch-status")
-        now = self.clock()
+        now = self.connection.now_ms()
         commits = [commit for commit, _ in done]
         newest = self.tracker.mark_range(
             row.table_id,
@@ -216,7 +206,7 @@ class MirrorEngine:
             self._tell(row, commit.version, float(max(now - commit.committed_at, 0)))
 
     def _tell(self, row: TableRow, version: int, latency_ms: float) -> None:
-        self.sink(
+        self.connection.emit(
             VersionMirrored(
                 table_id=row.table_id,
                 table=row.full_name,
@@ -232,18 +222,18 @@ class MirrorEngine:
         The place may be another table's by now, and a commit that is not its own must not stay in
         its log.
         """
-        if not self.catalog.table_by_id(row.table_id).is_purged:
+        if not self.connection.metastore.table_by_id(row.table_id).is_purged:
             return
-        store = self.open_store(row)
+        store = self.connection.store_of(row)
         for version in versions:
             key = commit_key(version)
             with suppress(StorageError):
-                if store.get(key) == self.catalog.payload(row.table_id, version):
+                if store.get(key) == self.connection.metastore.payload(row.table_id, version):
                     crash_point("before-put-taken-back")
                     store.delete(key)
 
     def _ended(self, row: TableRow, version: int, error: DeltaSqlError) -> MirrorResult:
-        if self.catalog.table_by_id(row.table_id).is_purged:
+        if self.connection.metastore.table_by_id(row.table_id).is_purged:
             self._take_back(row, (version,))  # its answer may be all that was lost
             return MirrorResult(Mirrored.ALREADY, version)
         if isinstance(error, MirrorConflictError | OwnershipError):
@@ -254,11 +244,13 @@ class MirrorEngine:
         self, row: TableRow, version: int, error: MirrorConflictError | OwnershipError
     ) -> MirrorResult:
         message = f"{error.code}: {error.message}"
-        if not self.tracker.mark_conflict(row.table_id, version, message, now=self.clock()):
+        if not self.tracker.mark_conflict(
+            row.table_id, version, message, now=self.connection.now_ms()
+        ):
             return MirrorResult(Mirrored.ALREADY, version)
         crash_point("after-mirror-conflict")
         kind = MirrorConflicted if isinstance(error, MirrorConflictError) else TableFenced
-        self.sink(
+        self.connection.emit(
             kind(
                 table_id=row.table_id,
                 table=row.full_name,
@@ -271,7 +263,7 @@ class MirrorEngine:
 
     def record_failure(self, row: TableRow, version: int, error: DeltaSqlError) -> MirrorResult:
         """Record an attempt that failed, and put the next one off."""
-        now = self.clock()
+        now = self.connection.now_ms()
         attempts, verdict = self.tracker.mark_failed_by(
             row.table_id,
             version,
@@ -280,7 +272,7 @@ class MirrorEngine:
             now=now,
         )
         crash_point("after-mirror-failure")
-        self.sink(
+        self.connection.emit(
             MirrorFailed(
                 table_id=row.table_id,
                 table=row.full_name,

@@ -23,6 +23,7 @@ import msgspec
 from deltasql.alerts import AlertDesk
 from deltasql.catalog.mirror_status import Behind, MirrorStatusTracker
 from deltasql.catalog.rows import TableRow, TableState
+from deltasql.clock import now_ms
 from deltasql.errors import CatalogUnavailableError, ConfigError, DeltaSqlError, is_passing
 from deltasql.events import ReconcilerTroubled, Sink, discard
 from deltasql.mirror.alerting import (
@@ -71,7 +72,7 @@ class MirrorReconciler:
     wakes: Wakes = field(default_factory=Wakes)
     verify: PeriodicVerify | None = None
     sink: Sink = discard
-    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    clock: Callable[[], int] = now_ms
     monotonic: Callable[[], float] = time.monotonic
     _slots: Slots = field(init=False)
     _at_once: set[str] = field(default_factory=set)
@@ -89,7 +90,7 @@ class MirrorReconciler:
     def __post_init__(self) -> None:
         self._slots = Slots(self.config.max_concurrency, self.monotonic)
         self.stores = StoreWatch(
-            self.engine.open_store,
+            self.engine.connection.store_of,
             self.breakers,
             lambda: self.desk,
             lambda: self.sink,
@@ -304,7 +305,7 @@ class MirrorReconciler:
         message = f"{known.code}: {known.message}"
         self.desk.tell(failure_alert(behind.name, version, message), self.monotonic())
         try:
-            row = self.engine.catalog.table_by_id(behind.table_id)
+            row = self.engine.connection.metastore.table_by_id(behind.table_id)
             self.engine.record_failure(row, row.mirrored_through + 1, known)
         except DeltaSqlError as trouble:
             self._report_error(trouble, behind)
@@ -315,7 +316,7 @@ class MirrorReconciler:
 
         The limit is waited for before the batch, so that nothing is put and not yet recorded.
         """
-        row = self.engine.catalog.table_by_id(table_id)
+        row = self.engine.connection.metastore.table_by_id(table_id)
         self._queries += 1
         wanted = min(max(row.current_version - row.mirrored_through, 1), BATCH_VERSIONS)
         granted = self.puts.take(wanted, stop.wait)
@@ -381,7 +382,7 @@ class MirrorReconciler:
         for table_id, name in self._lagging - lagging:
             tell_caught_up(table_id, name, self.desk, self.sink)
         self._lagging = lagging
-        tables = self.engine.catalog.tables()
+        tables = self.engine.connection.metastore.tables()
         self._queries += 2
         for row in tables:
             if row.mirrored_through > 0:

@@ -59,7 +59,7 @@ class Recovery:
             MirrorConflictError: both have a version and their bytes differ.
             LogGapError: the log has newer versions, but not the next one; it was cleaned up.
         """
-        store = self.engine.open_store(row)
+        store = self.engine.connection.store_of(row)
         newest = self._newest(row, store)
         if newest is None:
             return self._rebuild_log(row, store)
@@ -88,7 +88,9 @@ class Recovery:
             work.rows("lock_table", table_id=row.table_id)
             work.run("forget_mirror", table_id=row.table_id)
             work.run("forget_log_files", table_id=row.table_id)
-            work.run("forget_mirror_rows", table_id=row.table_id, now=self.engine.clock())
+            work.run(
+                "forget_mirror_rows", table_id=row.table_id, now=self.engine.connection.now_ms()
+            )
             crash_point("before-forget-log")
         crash_point("after-forget-log")
         self._take_over(row, store)
@@ -100,7 +102,7 @@ class Recovery:
 
     def _put_rest(self, row: TableRow) -> int:
         before = self.catalog.table_by_id(row.table_id).mirrored_through
-        self.engine.ownership.forget(row.table_id)
+        self.engine.connection.ownership.forget(row.table_id)
         result = self.engine.catch_up(row.table_id, seconds=_DRAIN_S)
         if result.error is not None:
             raise result.error

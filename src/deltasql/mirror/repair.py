@@ -50,14 +50,14 @@ class MirrorRepair:
 
         Every object is read, unless the effort says otherwise.
         """
-        store = self.engine.open_store(row)
-        return compare_log(self.engine.catalog, self.log_files, row, store, effort)
+        store = self.engine.connection.store_of(row)
+        return compare_log(self.engine.connection.metastore, self.log_files, row, store, effort)
 
     def plan(
         self, row: TableRow, decision: Decision, *, version: int | None = None
     ) -> list[Repaired]:
         """Return what `repair` would do; changes nothing."""
-        store = self.engine.open_store(row)
+        store = self.engine.connection.store_of(row)
         findings = self.verify(row)
         contest = find_contest(findings, store)
         _refuse_part(contest, decision, version)
@@ -75,26 +75,26 @@ class MirrorRepair:
             RecommitError: a foreign commit cannot be committed again; nothing was changed.
             MirrorConflictError: contested commits cannot be adopted; nothing was changed.
         """
-        store = self.engine.open_store(row)
+        store = self.engine.connection.store_of(row)
         findings = self.verify(row)
         contest = find_contest(findings, store)
         _refuse_part(contest, decision, version)
-        self.engine.ownership.forget(row.table_id)
+        self.engine.connection.ownership.forget(row.table_id)
         done: list[Repaired] = []
         if contest is not None and decision is Decision.NONE:
             done = self.settlement.plan_both(row, store, contest)
             findings = _without(findings, contest)
         elif contest is not None:
             done = self._settle(row, store, contest, decision)
-            row, contest = self.engine.catalog.table_by_id(row.table_id), None
+            row, contest = self.engine.connection.metastore.table_by_id(row.table_id), None
             findings = self.verify(row)  # what is left: checkpoints, the hint, other files
         findings = [f for f in findings if version in (None, f.version)]
         done += [self._one(row, store, f, decision, contest) for f in findings]
-        self.tracker.reset(row.table_id, now=self.engine.clock())
+        self.tracker.reset(row.table_id, now=self.engine.connection.now_ms())
         settled = all(one.done or one.finding.difference is Difference.FOREIGN_FILE for one in done)
-        state = self.engine.catalog.table_by_id(row.table_id).state
+        state = self.engine.connection.metastore.table_by_id(row.table_id).state
         if decision is not Decision.NONE and state is TableState.CONFLICT and settled:
-            self.engine.catalog.set_state(
+            self.engine.connection.metastore.set_state(
                 row.table_id, TableState.ACTIVE, expected=[TableState.CONFLICT]
             )
         return [one for one in done if version in (None, one.finding.version)]
@@ -121,7 +121,7 @@ class MirrorRepair:
                 table=row.full_name,
                 version=contest.first,
             )
-        self.engine.ownership.refuse_others(row, store)
+        self.engine.connection.ownership.refuse_others(row, store)
         if decision is Decision.RECOMMIT:
             return self.settlement.recommit(row, store, contest)
         return self.settlement.replace(row, store, contest)
@@ -149,7 +149,9 @@ class MirrorRepair:
         match finding.difference:
             case Difference.MISSING_COMMIT:
                 version = finding.version or 0
-                write_commit(store, version, self.engine.catalog.payload(row.table_id, version))
+                write_commit(
+                    store, version, self.engine.connection.metastore.payload(row.table_id, version)
+                )
                 return Repaired(finding, done=True, what="the stored bytes were put again")
             case Difference.UNKNOWN_COMMIT:
                 self.adopter.adopt(row, store, finding.version or 0)

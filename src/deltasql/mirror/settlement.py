@@ -90,7 +90,7 @@ class Settlement:
     def replace(self, row: TableRow, store: ObjectStore, contest: Contest) -> list[Repaired]:
         """Put SQL's commits in place of the foreign ones, which are kept aside."""
         with self._alone(row) as lease:
-            row = self.engine.catalog.table_by_id(row.table_id)
+            row = self.engine.connection.metastore.table_by_id(row.table_id)
             payloads = {f.key: read_whole(store, f.key) for f in contest.commits.values()}
             done = self._replace(row, store, contest, lease, payloads)
             self._open_again(row)
@@ -106,7 +106,7 @@ class Settlement:
         self._plan(row, store, contest).require()
         with self._alone(row) as lease:
             # planned again: from here on no vacuum marks a file and no commit takes a version
-            row = self.engine.catalog.table_by_id(row.table_id)
+            row = self.engine.connection.metastore.table_by_id(row.table_id)
             plan = self._plan(row, store, contest)
             plan.require()
             found = [commit.found for commit in plan.commits]
@@ -114,7 +114,7 @@ class Settlement:
             for key, payload in payloads.items():
                 keep_aside(store, key, payload)
             plan = self.recommitter.commit(row.table_id, found)
-            row = self.engine.catalog.table_by_id(row.table_id)
+            row = self.engine.connection.metastore.table_by_id(row.table_id)
             done = self._replace(row, store, contest, lease, payloads)
             self._open_again(row)
         versions = {contest.commits[c.found.version].key: c.version for c in plan.commits}
@@ -154,19 +154,23 @@ class Settlement:
         self._take_files_away(row, store, contest, bytes_of)
         taken = contest.taken_away(row)
         for version in taken:
-            self.checkpointer.leases.renew(lease)
+            self.checkpointer.connection.leases.renew(lease)
             _delete(store, contest.commits[version].key, bytes_of)
             crash_point("foreign-taken-away")
         refuse_newer(row, store, contest)
         for version, finding in contest.commits.items():
             if version not in taken:
-                self.checkpointer.leases.renew(lease)
+                self.checkpointer.connection.leases.renew(lease)
                 require_unchanged(store, finding.key, bytes_of[finding.key])
-                store.put(finding.key, self.engine.catalog.payload(row.table_id, version))
+                store.put(
+                    finding.key, self.engine.connection.metastore.payload(row.table_id, version)
+                )
                 crash_point("foreign-replaced")
         for version in reversed(taken):
             if version <= row.mirrored_through:  # what is above follows by the mirror
-                write_commit(store, version, self.engine.catalog.payload(row.table_id, version))
+                write_commit(
+                    store, version, self.engine.connection.metastore.payload(row.table_id, version)
+                )
         words = self._words_of_replace(row, contest)
         return [
             Repaired(f, done=True, what=f"{words[f.key]}; its bytes are at {kept[f.key]}")
@@ -193,11 +197,11 @@ class Settlement:
     def _open_again(self, row: TableRow) -> None:
         """Mirror what waits, then let commits in: the log holds nothing foreign any more."""
         engine = self.engine
-        engine.tracker.reset(row.table_id, now=engine.clock())
+        engine.tracker.reset(row.table_id, now=engine.connection.now_ms())
         if engine.catch_up(row.table_id, seconds=_DRAIN_S).outcome is Mirrored.CONFLICT:
             return
         active, conflict = TableState.ACTIVE, TableState.CONFLICT
-        engine.catalog.set_state(row.table_id, active, expected=[conflict])
+        engine.connection.metastore.set_state(row.table_id, active, expected=[conflict])
 
     @contextmanager
     def _alone(self, row: TableRow) -> Iterator[Lease]:
@@ -205,7 +209,7 @@ class Settlement:
 
         The table stays in conflict when this fails half way; a refusal leaves it as it was.
         """
-        leases = self.checkpointer.leases
+        leases = self.checkpointer.connection.leases
         lease = leases.acquire(row.table_id, PURPOSE)
         if lease is None:
             raise LeaseLostError(
@@ -216,12 +220,16 @@ class Settlement:
         active, conflict = TableState.ACTIVE, TableState.CONFLICT
         try:
             if row.state is active:
-                self.engine.catalog.set_state(row.table_id, conflict, expected=[active, conflict])
+                self.engine.connection.metastore.set_state(
+                    row.table_id, conflict, expected=[active, conflict]
+                )
             yield lease
         except RecommitError:
             if row.state is active:
                 with suppress(TableStateError):
-                    self.engine.catalog.set_state(row.table_id, active, expected=[conflict])
+                    self.engine.connection.metastore.set_state(
+                        row.table_id, active, expected=[conflict]
+                    )
             raise
         finally:
             leases.release(lease)

@@ -15,7 +15,6 @@ from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.checkpoint_source import CheckpointSource
 from deltasql.catalog.rows import TableRow
 from deltasql.client.catalog import Catalog
-from deltasql.client.session import Session
 from deltasql.errors import CheckpointError, ObjectNotFoundError
 from deltasql.log.checkpoint import CheckpointWriter
 from deltasql.parity.checkpoints import require_equal
@@ -23,6 +22,7 @@ from deltasql.protocol.codec import decode_commit, digest
 from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind, commit_key
 from deltasql.protocol.identity import FileKey, path_key
 from deltasql.protocol.replay import TableState
+from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 
 
@@ -53,12 +53,12 @@ def find_violations(
     catalog: Catalog, name: str, *, acknowledged: Mapping[str, int] | None = None
 ) -> Iterator[Violation]:
     """Yield what does not hold; nothing is changed."""
-    session = catalog._session  # noqa: SLF001 (the checker looks below the face)
-    row = session.book.table(name)
-    yield from _history(session.book, row, acknowledged or {})
-    yield from _log(session.book, row, session.store_of(row))
-    yield from _checkpoints(session, row)
-    yield from _state(session.book, row)
+    connection = catalog._session.connection  # noqa: SLF001 (the checker looks below the face)
+    row = connection.metastore.table(name)
+    yield from _history(connection.metastore, row, acknowledged or {})
+    yield from _log(connection.metastore, row, connection.store_of(row))
+    yield from _checkpoints(connection, row)
+    yield from _state(connection.metastore, row)
 
 
 def _history(
@@ -95,13 +95,13 @@ def _log(book: SqlCatalog, row: TableRow, store: ObjectStore) -> Iterator[Violat
             yield Violation("I3", f"{commit_key(version)} holds other bytes than SQL")
 
 
-def _checkpoints(session: Session, row: TableRow) -> Iterator[Violation]:
+def _checkpoints(connection: Connection, row: TableRow) -> Iterator[Violation]:
     """Every checkpoint that is recorded replays to what SQL has at its version."""
-    writer = CheckpointWriter(session.store_of(row))
-    for file in session.checkpointer.log_files.all(row.table_id):
+    writer = CheckpointWriter(connection.store_of(row))
+    for file in connection.log_files.all(row.table_id):
         if file.kind != "checkpoint":
             continue
-        source = CheckpointSource(session.book.snapshot(row.table_id, version=file.version))
+        source = CheckpointSource(connection.metastore.snapshot(row.table_id, version=file.version))
         try:
             with writer.fetch(file.version) as (found, path):
                 require_equal(found, path, source)

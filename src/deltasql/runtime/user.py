@@ -13,8 +13,8 @@ from deltasql.catalog.database import Database
 class CommitUser:
     """What the history says of a commit: a name, and the client that it came from."""
 
-    name: str | None
-    client: str | None
+    name: str | None = None
+    client: str | None = None
 
 
 def commit_user(database: Database, name: str | None, client: str | None) -> CommitUser:

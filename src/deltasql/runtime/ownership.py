@@ -7,7 +7,6 @@ another catalog, or holds versions that SQL does not know. Then nothing is writt
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,6 +14,7 @@ from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.copies import require_own_log
 from deltasql.catalog.leases import PURGE, is_leased
 from deltasql.catalog.rows import TableRow
+from deltasql.clock import now_ms
 from deltasql.errors import (
     CatalogError,
     ObjectNotFoundError,
@@ -45,7 +45,7 @@ class Ownership:
     """Remembers which logs were found to be ours; safe to use from many threads."""
 
     catalog: SqlCatalog
-    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    clock: Callable[[], int] = now_ms
     _owned: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
