@@ -53,7 +53,9 @@ def whole_checkpoint(root: Path, version: int) -> Path:
 
 
 def do_import(catalog, root: Path, name: str = "t", **options) -> Imported:
-    return TableImport(catalog._lazy.create().connection, str(root), name, ImportOptions(**options)).run()
+    return TableImport(
+        catalog._lazy.create().connection, str(root), name, ImportOptions(**options)
+    ).run()
 
 
 def versions_of(catalog, name: str, first: int) -> dict[int, tuple]:

@@ -84,7 +84,9 @@ def write_log(root: Path, commits):
 
 
 def do_import(catalog, root, name="t", **options):
-    return TableImport(catalog._lazy.create().connection, str(root), name, ImportOptions(**options)).run()
+    return TableImport(
+        catalog._lazy.create().connection, str(root), name, ImportOptions(**options)
+    ).run()
 
 
 def cut_by(monkeypatch, sizes):

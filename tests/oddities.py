@@ -31,7 +31,9 @@ class OddLog:
     def bring(self, **options) -> Imported:
         """Import the log."""
         wanted = ImportOptions(**options)
-        return TableImport(self.catalog._lazy.create().connection, str(self.root), "t", wanted).run()
+        return TableImport(
+            self.catalog._lazy.create().connection, str(self.root), "t", wanted
+        ).run()
 
     def read(self, version: int) -> bytes:
         return (self.root / commit_key(version)).read_bytes()

@@ -62,7 +62,9 @@ def test_an_imported_log_is_read_at_every_time(catalog_uri, tmp_path, monkeypatc
     write_log(tmp_path / "t", own_times)
     with deltasql.connect(catalog_uri) as catalog:
         catalog.create_if_missing()
-        TableImport(catalog._lazy.create().connection, str(tmp_path / "t"), "t", ImportOptions()).run()
+        TableImport(
+            catalog._lazy.create().connection, str(tmp_path / "t"), "t", ImportOptions()
+        ).run()
         table = catalog.table("t")
         require_exact(table)
         for entry in table.history():

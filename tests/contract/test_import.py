@@ -26,7 +26,9 @@ pytestmark = pytest.mark.req("R60", "R61", "R62", "R63")
 
 
 def do_import(catalog, root, name="t", **options):
-    return TableImport(catalog._lazy.create().connection, str(root), name, ImportOptions(**options)).run()
+    return TableImport(
+        catalog._lazy.create().connection, str(root), name, ImportOptions(**options)
+    ).run()
 
 
 def files_at(catalog, row, version):

@@ -122,7 +122,9 @@ def source(tmp_path):
 
 
 def do_import(catalog, source, **options):
-    return TableImport(catalog._lazy.create().connection, str(source), "t", ImportOptions(**options)).run()
+    return TableImport(
+        catalog._lazy.create().connection, str(source), "t", ImportOptions(**options)
+    ).run()
 
 
 def validate(catalog, **given):

@@ -104,7 +104,9 @@ def test_a_store_that_only_this_process_has_starts_none(tmp_path, source, starte
         f"deltasql://sqlite/{tmp_path}/c.db", settings=NO_MIRROR, wrap_store=lambda store: store
     ) as catalog:
         catalog.create_if_missing()
-        TableImport(catalog._lazy.create().connection, str(source), "t", engine=LocalEngine(2)).run()
+        TableImport(
+            catalog._lazy.create().connection, str(source), "t", engine=LocalEngine(2)
+        ).run()
     assert started == []
 
 

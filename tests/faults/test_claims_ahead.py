@@ -89,7 +89,9 @@ def test_whoever_comes_after_a_crash_ends_it(catalog_uri, catalog, place, point)
     with deltasql.connect(catalog_uri) as other:
         other.create_if_missing()
         with pytest.raises(NotResumableError, match="was begun and not ended"):
-            TableImport(other._lazy.create().connection, str(place), "t", ImportOptions(resume=True)).run()
+            TableImport(
+                other._lazy.create().connection, str(place), "t", ImportOptions(resume=True)
+            ).run()
         assert cut_over(inspect(other).connection, "t").version == 5
         check(other, place, 5)
 

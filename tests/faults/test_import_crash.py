@@ -39,7 +39,9 @@ class StopError(BaseException):
 
 
 def do_import(catalog, root, name="t", **options):
-    return TableImport(catalog._lazy.create().connection, str(root), name, ImportOptions(**options)).run()
+    return TableImport(
+        catalog._lazy.create().connection, str(root), name, ImportOptions(**options)
+    ).run()
 
 
 def stop_at(point, turn):
@@ -151,16 +153,17 @@ def test_a_claim_that_lost_after_a_crash_is_forgotten(catalog_uri, source):
 _CHILD = """
 import sys
 import deltasql
+from deltasql.testing import inspect
 from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.importer import tasks
 from deltasql.importer.engine import LocalEngine
 tasks.TASK_VERSIONS, tasks.SEGMENT_BYTES = 3, 20_000
 uri, source, cores = sys.argv[1:4]
 with deltasql.connect(uri) as catalog:
-    names = [row.name for row in inspect(catalog).metastore.tables()]
-    options = ImportOptions(resume="t" in names)
+    connection = inspect(catalog).connection
+    options = ImportOptions(resume="t" in [row.name for row in connection.metastore.tables()])
     print("ready", flush=True)
-    TableImport(catalog._lazy.create().connection, source, "t", options, LocalEngine(int(cores))).run()
+    TableImport(connection, source, "t", options, LocalEngine(int(cores))).run()
 print("done", flush=True)
 """
 

@@ -27,12 +27,13 @@ from deltasql.client.plans import (
     live_adds,
     partition_filter,
     plan_append,
+    plan_compact,
     plan_delete,
     plan_overwrite,
     require_active,
 )
 from deltasql.client.presence import require_present
-from deltasql.client.rewrite import files_to_scan, write_spec
+from deltasql.client.rewrite import choose_groups, files_to_scan, rewrite, write_spec
 from deltasql.client.scan import Scan
 from deltasql.client.schema_changes import SchemaMode, fitted_snapshot, require_replaced
 from deltasql.client.session import Session
@@ -183,6 +184,32 @@ class StagedTable:
         self._require_open()
         partition_filter(self.snapshot, where)  # refuses what is no filter of partitions
         self.stage(plan_delete(self.snapshot, where, live=self.live_files(where)))
+
+    def compact(self, where: str | None = None, target_size: int | None = None) -> None:
+        """Write the rows of small files into bigger ones, to take their place."""
+        self._require_open()
+        require_active(self.snapshot)
+        chosen = None if where is None else partition_filter(self.snapshot, where)
+        files = [add for add in self.live_files(where) if chosen is None or chosen(add)]
+        session = self._session
+        spec = write_spec(
+            self.snapshot,
+            session.connection.new_id,
+            session.connection.now_ms(),
+            target_size=target_size,
+            data_change=False,
+        )
+        groups = choose_groups(files, spec.file_size)
+        if not groups:
+            return
+        session.require_root(self.snapshot.table)
+        self.begin_writing()
+        with self.writing_data():
+            new = [
+                add for group in groups for add in rewrite(group, self.snapshot, self.store, spec)
+            ]
+        old = [add for group in groups for add in group]
+        self.stage(plan_compact(self.snapshot, old, new))
 
     def commit(
         self, actions: Iterable[Action | Mapping[str, Any]], *, expected_version: int | None = None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,7 @@ from deltasql.client import plans
 from deltasql.client.arguments import check_filter, check_version, columns_or_none
 from deltasql.client.constraint_checks import RowsInPlace
 from deltasql.client.detail import table_detail
-from deltasql.client.repeats import count_rows, written_before
-from deltasql.client.rewrite import choose_groups, rewrite, write_spec
+from deltasql.client.repeats import count_rows
 from deltasql.client.scan import Scan
 from deltasql.client.schema_changes import SchemaMode
 from deltasql.client.session import Session
@@ -26,22 +24,27 @@ from deltasql.client.staging import CommitOptions, StagedTable, to_actions
 from deltasql.client.take_back import leave, let_go
 from deltasql.client.times import to_ms
 from deltasql.client.waiting import complete_log, wait_mirrored
+from deltasql.client.write_driver import (
+    STALE,
+    Commit,
+    Pin,
+    Work,
+    once,
+    replanned,
+    write_table,
+)
 from deltasql.errors import (
     BadArgumentError,
-    CommitConflictError,
     TableNotFoundError,
-    TableStateError,
 )
 from deltasql.events import SnapshotOpened
-from deltasql.protocol.actions import Action, Add, Metadata, Protocol
+from deltasql.protocol.actions import Action, Add
 from deltasql.protocol.schema import StructField, StructType
 from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     from deltasql.client.vacuum import VacuumReport
-
-_NOTHING = CommitOptions()
 
 
 class Table:
@@ -150,8 +153,8 @@ class Table:
         makes it a no-op, expected_version and user_metadata as they say.
         """
         meant = WriteSummary("WRITE", "Append", count_rows(data))
-        return self.write_with(
-            lambda staged: staged.append(data, schema_mode=schema_mode), meant, **options
+        return self._write(
+            lambda staged: staged.append(data, schema_mode=schema_mode), options, meant
         )
 
     def overwrite(
@@ -163,28 +166,15 @@ class Table:
         **options: Any,
     ) -> int:
         """Replace all rows, or those of the partitions that `where` names."""
-
-        def work(staged: StagedTable) -> None:
-            staged.overwrite(data, where=where, schema_mode=schema_mode)
-
-        return self.write_with(work, WriteSummary("WRITE", "Overwrite"), **options)
-
-    def write_with(
-        self,
-        work: Callable[[StagedTable], None],
-        meant: WriteSummary | None = None,
-        **options: Any,
-    ) -> int:
-        """Commit what `work` stages on the newest version; a write made before is not repeated."""
-        chosen = CommitOptions(**options)
-        found = self._already(chosen, meant)
-        return found if found is not None else self._once(work, chosen)
+        return self._write(
+            lambda staged: staged.overwrite(data, where=where, schema_mode=schema_mode),
+            options,
+            WriteSummary("WRITE", "Overwrite"),
+        )
 
     def delete(self, where: str, **options: Any) -> int:
         """Remove all rows of the partitions that `where` names."""
-        return self._replan(
-            lambda snapshot: plans.plan_delete(snapshot, where), options, WriteSummary("DELETE")
-        )
+        return self._replan(lambda staged: staged.delete(where), options, WriteSummary("DELETE"))
 
     def commit(
         self,
@@ -195,52 +185,23 @@ class Table:
     ) -> int:
         """Commit Delta actions as they are; with `expected_version`, only on that version."""
         given = to_actions(actions)
-        chosen = CommitOptions(expected_version=expected_version, **options)
-        found = None if chosen.txn is None else self._already(chosen)
-        if found is not None:
-            return found
+        chosen = {"expected_version": expected_version, **options}
 
         def work(staged: StagedTable) -> None:
             staged.commit(given, expected_version=expected_version)
 
+        pins = once(self.snapshot)
         if expected_version is None and all(isinstance(action, Add) for action in given):
-            return self._blind(work, chosen)
-        return self._once(work, chosen)
+            pins = (*self._remembered(), *pins)
+        return self._write(work, chosen, pins=pins)
 
     def compact(
         self, where: str | None = None, target_size: int | None = None, **options: Any
     ) -> int:
         """Rewrite small files into bigger ones; no row changes. Returns the version."""
-        found = self._already(CommitOptions(**options), WriteSummary("OPTIMIZE"))
-        if found is not None:
-            return found
-        snapshot = self.snapshot()
-        plans.require_active(snapshot)
-        chosen = None if where is None else plans.partition_filter(snapshot, where)
-        files = plans.live_adds(snapshot, None if chosen is None else chosen.predicate)
-        files = [add for add in files if chosen is None or chosen(add)]
-        spec = write_spec(
-            snapshot,
-            self._connection.new_id,
-            self._connection.now_ms(),
-            target_size=target_size,
-            data_change=False,
+        return self._write(
+            lambda staged: staged.compact(where, target_size), options, WriteSummary("OPTIMIZE")
         )
-        store = self._connection.store_of(snapshot.table)
-        groups = choose_groups(files, spec.file_size)
-        if not groups:
-            return snapshot.version
-        self._session.require_root(snapshot.table)
-        staged = StagedTable(self._session, snapshot)
-        staged.begin_writing()
-        try:
-            with staged.writing_data():
-                new = [add for group in groups for add in rewrite(group, snapshot, store, spec)]
-            old = [add for group in groups for add in group]
-            staged.stage(plans.plan_compact(snapshot, old, new))
-            return self._commit_staged(staged, CommitOptions(**options))
-        finally:
-            staged.end()
 
     def alter(
         self,
@@ -258,18 +219,19 @@ class Table:
         """
         self._connection.check_settings(properties or {})
 
-        def plan(snapshot: Snapshot) -> plans.Planned:
+        def work(staged: StagedTable) -> None:
             planned = plans.plan_alter(
-                snapshot,
+                staged.snapshot,
                 add=add,
                 set_properties=properties,
                 unset=unset,
                 description=description,
             )
-            return RowsInPlace(snapshot, self.store, self._connection.store_at).checked(planned)
+            rows = RowsInPlace(staged.snapshot, self.store, self._connection.store_at)
+            staged.stage(rows.checked(planned))
 
         meant = WriteSummary(plans.alter_note(add, properties, unset).operation)
-        return self._replan(plan, options, meant)
+        return self._replan(work, options, meant)
 
     def restore(
         self,
@@ -282,7 +244,9 @@ class Table:
             raise BadArgumentError("Restore takes a version or a time, exactly one of them.")
         old = self.snapshot(version, timestamp)
         return self._replan(
-            lambda now: self._plan_restore(now, old), options, WriteSummary("RESTORE")
+            lambda staged: staged.stage(self._plan_restore(staged.snapshot, old)),
+            options,
+            WriteSummary("RESTORE"),
         )
 
     def vacuum(self, *, dry_run: bool = True, **options: Any) -> VacuumReport:
@@ -327,9 +291,13 @@ class Table:
             return let_go(self._connection, self._row)
         complete_log(self._session, self.table_id, self.version)
         if state is not TableState.DETACHED:  # else one that died before its end
-            snapshot = self.snapshot()
-            planned = plans.plan_detach(snapshot, keep_timestamps=keep_timestamps)
-            self._commit_planned(snapshot, planned, _NOTHING, TableState.DETACHED)
+            self._write(
+                lambda staged: staged.stage(
+                    plans.plan_detach(staged.snapshot, keep_timestamps=keep_timestamps)
+                ),
+                {},
+                state_after=TableState.DETACHED,
+            )
             complete_log(self._session, self.table_id, self.version)
         leave(self._connection, self._row)
         return self.version
@@ -372,93 +340,30 @@ class Table:
         require_present(planned.actions, self.store)
         return planned
 
-    def _blind(self, work: Callable[[StagedTable], None], options: CommitOptions) -> int:
-        """Commit adds on the newest version this process knows of: what came since disturbs them
-        only if it changed the table's rules, and then they are tried once more on the newest.
+    def _remembered(self) -> tuple[Pin, ...]:
+        """Return the newest version that this process knows of, for adds: what came since disturbs
+        them only if it changed the table's rules.
         """
         known = self._connection.metastore.known_snapshot(self._row)
-        if known is not None:
-            staged = StagedTable(self._session, known)
-            work(staged)
-            token = options.commit_id or self._connection.new_id()
-            try:
-                return self._commit_staged(staged, options, commit_id=token)
-            except (CommitConflictError, TableStateError, TableNotFoundError):
-                options = replace(options, commit_id=token)
-        return self._once(work, options)
+        return () if known is None else (Pin(lambda: known, STALE),)
 
-    def _once(self, work: Callable[[StagedTable], None], options: CommitOptions) -> int:
-        """Do the work on the newest version; files are written once, whatever wins meanwhile."""
-        staged = StagedTable(self._session, self.snapshot())
-        try:
-            work(staged)
-            return self._commit_staged(staged, options)
-        finally:
-            staged.end()
+    def _replan(self, work: Work, options: Mapping[str, Any], meant: WriteSummary) -> int:
+        """Write, planned again on the newer version when another commit was first."""
+        is_fixed = options.get("expected_version") is not None
+        tries = 1 if is_fixed else self._connection.settings.commit.retries
+        return self._write(work, options, meant, pins=replanned(self.snapshot, max(tries, 1)))
 
-    def _replan(
+    def _write(
         self,
-        plan: Callable[[Snapshot], plans.Planned],
+        work: Work,
         options: Mapping[str, Any],
-        meant: WriteSummary,
-    ) -> int:
-        """Plan and commit, again on the newer version when another commit was first."""
-        chosen = CommitOptions(**options)
-        found = self._already(chosen, meant)
-        if found is not None:
-            return found
-        commit_id = chosen.commit_id or self._connection.new_id()
-        tries = (
-            1 if chosen.expected_version is not None else self._connection.settings.commit.retries
-        )
-        for left in range(max(tries, 1), 0, -1):
-            snapshot = self.snapshot()
-            try:
-                return self._commit_planned(snapshot, plan(snapshot), chosen, commit_id=commit_id)
-            except CommitConflictError:
-                if left == 1:
-                    raise
-        raise AssertionError("unreachable")
-
-    def _commit_planned(
-        self,
-        snapshot: Snapshot,
-        planned: plans.Planned,
-        options: CommitOptions,
+        meant: WriteSummary | None = None,
+        *,
+        pins: Sequence[Pin] = (),
         state_after: TableState = TableState.ACTIVE,
-        commit_id: str | None = None,
     ) -> int:
-        staged = StagedTable(self._session, snapshot)
-        staged.stage(planned)
-        return self._commit_staged(staged, options, state_after, commit_id)
-
-    def _commit_staged(
-        self,
-        staged: StagedTable,
-        options: CommitOptions,
-        state_after: TableState = TableState.ACTIVE,
-        commit_id: str | None = None,
-    ) -> int:
-        if staged.is_empty and options.txn is None and _is_expected(staged.snapshot, options):
-            return staged.snapshot.version
-        token = commit_id or options.commit_id or self._connection.new_id()
-        request = staged.request(options, token, state_after)
-        try:
-            done = self._session.commit([request])[0]
-        except CommitConflictError:
-            found = None if options.txn is None else self._already(options)
-            if found is None:
-                raise
-            return found  # the same batch, sent twice at once
-        if not any(isinstance(action, Metadata | Protocol) for action in request.actions):
-            self._row = replace(
-                done.before, current_version=max(done.version, done.before.current_version)
-            )
-        return done.version
-
-    def _already(self, options: CommitOptions, meant: WriteSummary | None = None) -> int | None:
-        return written_before(self._session, self.table_id, options, meant)
-
-
-def _is_expected(snapshot: Snapshot, options: CommitOptions) -> bool:
-    return options.expected_version in (None, snapshot.version)
+        """Commit what `work` stages; on the newest version unless pins are given."""
+        commit = Commit(CommitOptions(**options), meant, state_after)
+        made = write_table(self._session, self.table_id, work, commit, pins or once(self.snapshot))
+        self._row = made.row or self._row
+        return made.version

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from deltasql.catalog.commit_request import CommitRequest
 from deltasql.catalog.repeats import WriteSummary
 from deltasql.catalog.rows import TableRow
 from deltasql.catalog.snapshots import Snapshot
@@ -20,7 +19,8 @@ from deltasql.client.opening import LazySession
 from deltasql.client.repeats import written_before
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions, StagedTable
-from deltasql.errors import CommitConflictError, OwnershipError
+from deltasql.client.write_driver import Commit, Pin, write_table
+from deltasql.errors import OwnershipError
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,34 +82,22 @@ class WriteDesk:
             TableExistsError: somebody else has made the table.
             OwnershipError: the catalog was recovered since.
         """
-        if target.new is None:
-            found = self.before(target.row.table_id, options)
-            if found is not None:
-                return found
+        found = None if target.new else self.before(target.row.table_id, options)
+        if found is not None:
+            return found
         self._require_epoch(target)
+        if target.new is None:
+            commit = Commit(options, began_ms=target.began_ms)
+            pins = (Pin(lambda: self._snapshot(target)),)
+            return write_table(self.session, target.row.table_id, work, commit, pins).version
         staged = self.stage(target)
         try:
-            if target.new is None:
-                staged.begin_writing(target.began_ms)
             work(staged)
-            token = options.commit_id or self.session.connection.new_id()
-            request = staged.request(options, token)
-            if target.new is None:
-                return self._commit(request, options)
+            request = staged.request(options, options.commit_id or self.session.connection.new_id())
             recheck(self.session, target.new)
             return create_with(self.session, target.new, request)
         finally:
             staged.end()
-
-    def _commit(self, request: CommitRequest, options: CommitOptions) -> int:
-        """Commit to a table that is there; where the same write of another has won, it is done."""
-        try:
-            return self.session.commit([request])[0].version
-        except CommitConflictError:
-            found = self.before(request.table_id, options, request.summary())
-            if found is None:
-                raise
-            return found
 
     @property
     def _epoch(self) -> int:
