@@ -7,24 +7,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
+import msgspec
+
 from deltasql.client.times import to_ms
 from deltasql.errors import BadArgumentError
+from deltasql.options import camel, read_options
 
-FEED, FEED_TOO = "readChangeFeed", "readChangeData"
-START, START_TIME = "startingVersion", "startingTimestamp"
+FEED, START, START_TIME = "readChangeFeed", "startingVersion", "startingTimestamp"
 END, END_TIME = "endingVersion", "endingTimestamp"
-_FILES, _BYTES = "maxFilesPerTrigger", "maxBytesPerTrigger"
-_DELETES, _CHANGES, _SKIP = "ignoreDeletes", "ignoreChanges", "skipChangeCommits"
-_LOSS = "failOnDataLoss"
-FOLLOW_NAMES = (
-    *(FEED, FEED_TOO, START, START_TIME, END, END_TIME),
-    *(_FILES, _BYTES, _DELETES, _CHANGES, _SKIP, _LOSS),
-)
-_STREAM_ONLY = (_FILES, _BYTES, _DELETES, _CHANGES, _SKIP, _LOSS)
 LATEST = "latest"
 _DEFAULT_FILES = 1000
 _SIZE = re.compile(r"([0-9]+)\s*([kmgtp]?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+
+
+class _Given(msgspec.Struct, kw_only=True, frozen=True):
+    read_change_feed: bool = False
+    read_change_data: bool = False
+    starting_version: str | None = None
+    starting_timestamp: str | None = None
+    ending_version: str | None = None
+    ending_timestamp: str | None = None
+    max_files_per_trigger: int | None = None
+    max_bytes_per_trigger: str | None = None
+    ignore_deletes: bool = False
+    ignore_changes: bool = False
+    skip_change_commits: bool = False
+    fail_on_data_loss: bool = True
+
+
+FOLLOW_NAMES = tuple(map(camel, _Given.__struct_fields__))
+_STREAM_ONLY = FOLLOW_NAMES[FOLLOW_NAMES.index("maxFilesPerTrigger") :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,28 +113,37 @@ def parse_follow_options(options: Mapping[str, str], zone: tzinfo = UTC) -> Foll
     Raises:
         BadArgumentError: a value does not fit.
     """
-    named = {name.lower(): name for name in FOLLOW_NAMES}
-    given = {named[key.lower()]: value for key, value in options.items()}
-    is_latest = given.get(START, "").lower() == LATEST
-    start = None if is_latest else given.get(START)
-    max_bytes = _size(given[_BYTES]) if _BYTES in given else None
-    files = _count(given[_FILES]) if _FILES in given else None
-    if _FILES not in given and max_bytes is None:
-        files = _DEFAULT_FILES
-    if is_latest and START_TIME in given:
+    given = read_options(_Given, options, "A stream")
+    is_latest = (given.starting_version or "").lower() == LATEST
+    start = None if is_latest else given.starting_version
+    max_bytes, max_files = _size(given.max_bytes_per_trigger), given.max_files_per_trigger
+    if max_files is not None and max_files < 1:
+        raise BadArgumentError(f"maxFilesPerTrigger is {max_files}; it must be a positive number.")
+    if is_latest and given.starting_timestamp is not None:
         raise _both(START, START_TIME)
     return FollowOptions(
-        _switch(given, FEED) or _switch(given, FEED_TOO),
-        _moment(start, _ms(given.get(START_TIME), zone), START, START_TIME),
+        given.read_change_feed or given.read_change_data,
+        _moment(start, _ms(given.starting_timestamp, zone), START, START_TIME),
         is_latest,
-        _moment(given.get(END), _ms(given.get(END_TIME), zone), END, END_TIME),
-        files,
+        _moment(given.ending_version, _ms(given.ending_timestamp, zone), END, END_TIME),
+        _DEFAULT_FILES if max_files is None and max_bytes is None else max_files,
         max_bytes,
-        _switch(given, _DELETES),
-        _switch(given, _CHANGES),
-        _switch(given, _SKIP),
-        _switch(given, _LOSS, default=True),
+        given.ignore_deletes,
+        given.ignore_changes,
+        given.skip_change_commits,
+        given.fail_on_data_loss,
     )
+
+
+def to_version(name: str, text: str) -> int:
+    """Return the version that an option names.
+
+    Raises:
+        BadArgumentError: it is no number.
+    """
+    if not text.isascii() or not text.isdigit():
+        raise BadArgumentError(f"{name} is {text!r}, which is no version.")
+    return int(text)
 
 
 def _ms(text: str | None, zone: tzinfo) -> int | None:
@@ -132,9 +154,7 @@ def _moment(version: str | None, time: int | None, name: str, time_name: str) ->
     if version is not None and time is not None:
         raise _both(name, time_name)
     if version is not None:
-        if not version.isascii() or not version.isdigit():
-            raise BadArgumentError(f"{name} is {version!r}, which is no version.")
-        return Moment(version=int(version))
+        return Moment(version=to_version(name, version))
     return None if time is None else Moment(timestamp=time)
 
 
@@ -142,22 +162,11 @@ def _both(name: str, time_name: str) -> BadArgumentError:
     return BadArgumentError(f"Give either {name} or {time_name}, not both.")
 
 
-def _switch(given: Mapping[str, str], name: str, *, default: bool = False) -> bool:
-    text = given.get(name, str(default)).lower()
-    if text not in {"true", "false"}:
-        raise BadArgumentError(f"The option {name} is true or false, not {given[name]!r}.")
-    return text == "true"
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise BadArgumentError(f"{_FILES} is {text!r}; it must be a positive number.")
-    return int(text)
-
-
-def _size(text: str) -> int:
+def _size(text: str | None) -> int | None:
+    if text is None:
+        return None
     found = _SIZE.fullmatch(text.strip())
     size = int(found[1]) * 1024 ** _POWERS[found[2].lower()] if found else 0
     if size < 1:
-        raise BadArgumentError(f"{_BYTES} is {text!r}; it must be a size such as 10g.")
+        raise BadArgumentError(f"maxBytesPerTrigger is {text!r}; it must be a size such as 10g.")
     return size

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltasql.errors import BadArgumentError
+from deltasql.options import fold
 from deltasql.protocol.time_zones import parse_zone
 from deltasql.spark.address import table_name
 from deltasql.spark.write_options import SaveMode, WriteOptions, parse_options
@@ -52,7 +53,7 @@ def batch_options(options: Mapping[str, str], *, overwrite: bool) -> SinkOptions
     Raises:
         BadArgumentError: one is not known, of no sense, or against another.
     """
-    given = {key.lower(): value for key, value in options.items()}
+    given = {fold(key): value for key, value in options.items()}
     mode = _mode(given.pop(_SAVE_MODE, None), overwrite=overwrite)
     return _read(given, mode)
 
@@ -63,7 +64,7 @@ def stream_options(options: Mapping[str, str], *, overwrite: bool) -> SinkOption
     Raises:
         BadArgumentError: one is not known, of no sense, or not for streams.
     """
-    given = {key.lower(): value for key, value in options.items()}
+    given = {fold(key): value for key, value in options.items()}
     given.pop(_CHECKPOINT, None)
     wrong = sorted(name for key, name in _NOT_OF_STREAMS.items() if key in given)
     if wrong:

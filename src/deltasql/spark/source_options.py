@@ -7,23 +7,34 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
-from typing import Any
+
+import msgspec
 
 from deltasql.client.catalog import Catalog
 from deltasql.client.table import Table
 from deltasql.client.times import to_ms
 from deltasql.errors import BadArgumentError
+from deltasql.options import read_options
 from deltasql.protocol.time_zones import parse_zone
 from deltasql.spark.address import for_others, open_table, table_name
-from deltasql.spark.follow_options import FOLLOW_NAMES
+from deltasql.spark.follow_options import FOLLOW_NAMES, to_version
 
 SOURCE = "deltasql"
-_URI, _PATH, _TABLE = "uri", "path", "table"
-_VERSION, _TIMESTAMP, _WHERE, _COLUMNS = "versionAsOf", "timestampAsOf", "where", "columns"
-_SKIP, _ZONE = "skipWhere", "timeZone"
-# a word by which Spark knows what not to show
-_STORAGE = "storageSecrets"
-_KNOWN = (_URI, _PATH, _TABLE, _VERSION, _TIMESTAMP, _WHERE, _SKIP, _COLUMNS, _ZONE, _STORAGE)
+
+
+class _Given(msgspec.Struct, kw_only=True, frozen=True):
+    """The options by name; by the word `secrets` Spark knows what not to show."""
+
+    uri: str | None = None
+    path: str | None = None
+    table: str | None = None
+    version_as_of: str | None = None
+    timestamp_as_of: str | None = None
+    where: str | None = None
+    skip_where: str | None = None
+    columns: str | None = None
+    time_zone: str = "UTC"
+    storage_secrets: str = "{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +58,8 @@ class SourceOptions:
 
 def source_options(version: int, skip: str | None) -> dict[str, str]:
     """Return the options by which a source reads of a table what a call has planned."""
-    return {_VERSION: str(version)} if skip is None else {_VERSION: str(version), _SKIP: skip}
+    pinned = {"versionAsOf": str(version)}
+    return pinned if skip is None else {**pinned, "skipWhere": skip}
 
 
 def table_options(
@@ -55,10 +67,10 @@ def table_options(
 ) -> dict[str, str]:
     """Return the options by which a source finds a table and its stores."""
     given = {
-        _URI: for_others(uri),
-        _TABLE: table,
-        _ZONE: zone,
-        _STORAGE: json.dumps(dict(storage_options)) if storage_options else None,
+        "uri": for_others(uri),
+        "table": table,
+        "timeZone": zone,
+        "storageSecrets": json.dumps(dict(storage_options)) if storage_options else None,
     }
     return {key: value for key, value in given.items() if value is not None}
 
@@ -69,29 +81,21 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     Raises:
         BadArgumentError: one is not known, or its value does not fit.
     """
-    named = {name.lower(): name for name in _KNOWN}
-    unknown = sorted(key for key in options if key.lower() not in named)
-    if unknown:
-        raise BadArgumentError(
-            f'format("deltasql") has no option {", ".join(unknown)}.',
-            hint=f"It has {', '.join((*_KNOWN, *FOLLOW_NAMES))}.",
-        )
-    given: dict[str, Any] = {named[key.lower()]: value for key, value in options.items()}
-    if _URI in given and _PATH in given:
+    given = read_options(_Given, options, 'format("deltasql")', also_known=FOLLOW_NAMES)
+    if given.uri is not None and given.path is not None:
         raise BadArgumentError("The catalog's URI is given twice, as an option and as the path.")
-    uri = given.get(_URI, given.get(_PATH))
-    columns, zone = given.get(_COLUMNS), parse_zone(given.get(_ZONE, "UTC"))
-    moment = given.get(_TIMESTAMP)
+    uri, zone = given.uri or given.path, parse_zone(given.time_zone)
+    moment, columns = given.timestamp_as_of, given.columns
     return SourceOptions(
         uri,
-        table_name(uri, given.get(_TABLE)),
-        _version(given.get(_VERSION)),
+        table_name(uri, given.table),
+        None if given.version_as_of is None else to_version("versionAsOf", given.version_as_of),
         None if moment is None else to_ms(moment, zone),
-        given.get(_WHERE),
-        given.get(_SKIP),
+        given.where,
+        given.skip_where,
         tuple(name.strip() for name in columns.split(",")) if columns else None,
         zone,
-        json.loads(given.get(_STORAGE, "{}")),
+        json.loads(given.storage_secrets),
     )
 
 
@@ -101,11 +105,3 @@ def open_source(chosen: SourceOptions) -> Iterator[tuple[Catalog, Table]]:
     storage = chosen.storage_options or None
     with open_table(chosen.uri, chosen.table, storage_options=storage) as found:
         yield found
-
-
-def _version(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit():
-        raise BadArgumentError(f"versionAsOf is {text!r}, which is no version.")
-    return int(text)

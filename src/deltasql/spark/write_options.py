@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
-from difflib import get_close_matches
-from typing import Any, Literal, TypeAlias, TypedDict, cast
+from typing import Any, Literal, TypeAlias, TypedDict
+
+import msgspec
 
 from deltasql.client.schema_changes import SchemaMode
 from deltasql.errors import BadArgumentError
+from deltasql.options import read_options
 
 SaveMode: TypeAlias = Literal["append", "overwrite", "errorifexists", "ignore"]
 # The setting of a session that counts where a write says nothing itself.
@@ -24,7 +26,7 @@ _MODES: Mapping[str, SaveMode] = {
     "ignore": "ignore",
 }
 # The codecs that both writers, Spark's and ours, know by the same name.
-_CODECS = ("snappy", "zstd", "gzip", "none", "uncompressed")
+Codec: TypeAlias = Literal["snappy", "zstd", "gzip", "none", "uncompressed"]
 
 
 class WriteArguments(TypedDict, total=False):
@@ -44,6 +46,23 @@ class WriteArguments(TypedDict, total=False):
     location: str
     partition_by: str | Sequence[str]
     storage_options: Mapping[str, str]
+
+
+class _Given(msgspec.Struct, kw_only=True, frozen=True):
+    merge_schema: bool = False
+    overwrite_schema: bool = False
+    replace_where: str | None = None
+    partition_overwrite_mode: Literal["static", "dynamic"] | None = None
+    txn_app_id: str | None = None
+    txn_version: int | None = None
+    user_metadata: str | None = None
+    max_records_per_file: int | None = None
+    compression: Codec = "snappy"
+    data_change: bool = True
+    commit_id: str | None = None
+    location: str | None = None
+    partition_by: tuple[str, ...] | None = None
+    storage_options: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,51 +120,27 @@ def parse_options(
     `options` are Delta's (mergeSchema, replaceWhere, …, in any case), `named` are ours.
 
     Raises:
-        BadArgumentError: an option is unknown, said twice, of no sense, or against another.
+        BadArgumentError: an option is unknown, given twice, of no sense, or against another.
     """
-    given = _read(options or {}, named or {})
-    app_id, version = given.pop("txn_app_id", None), given.pop("txn_version", None)
-    if (app_id is None) != (version is None):
+    given = read_options(_Given, _together(options or {}, named or {}), "A write")
+    if (given.txn_app_id is None) != (given.txn_version is None):
         raise BadArgumentError("txnAppId and txnVersion go together; only one of them is given.")
-    chosen = WriteOptions(
-        mode=_mode(mode),
-        txn=None if app_id is None else (app_id, version),
-        **given,
-    )
+    values = msgspec.structs.asdict(given)
+    app_id, version = values.pop("txn_app_id"), values.pop("txn_version")
+    if given.max_records_per_file is not None and given.max_records_per_file <= 0:
+        values["max_records_per_file"] = None  # as in Spark, no limit
+    txn = None if app_id is None else (app_id, version)
+    chosen = WriteOptions(_mode(mode), txn=txn, **values)
     _refuse_contradictions(chosen)
     return chosen
 
 
-def _read(options: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, raw in [*options.items(), *named.items()]:
-        if raw is None:
-            continue
-        name = _name(key)
-        value = _READERS[name](raw, key)
-        if name in found and found[name] != value:
+def _together(options: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both; a name that stands in both with two values is refused."""
+    for key, value in named.items():
+        if value is not None and key in options and options[key] != value:
             raise BadArgumentError(f"The option {key} is given twice, with two values.")
-        found[name] = value
-    return found
-
-
-def _name(key: str) -> str:
-    folded = key.replace("_", "").lower()
-    names = {name.replace("_", ""): name for name in _READERS}
-    if folded in names:
-        return names[folded]
-    close = [names[found] for found in get_close_matches(folded, names, 1)]
-    known = ", ".join(_READERS)
-    meant = [name if "_" in key else _camel(name) for name in close]
-    raise BadArgumentError(
-        f"A write has no option {key!r}.",
-        hint=f"Did you mean {meant[0]}?" if meant else f"Options are: {known}.",
-    )
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.title() for part in rest)
+    return {**options, **{key: value for key, value in named.items() if value is not None}}
 
 
 def _mode(text: str) -> SaveMode:
@@ -173,74 +168,3 @@ def _refuse_contradictions(chosen: WriteOptions) -> None:
             "overwriteSchema is for a write that replaces all rows.",
             hint="Use mergeSchema, or leave out replaceWhere and partitionOverwriteMode.",
         )
-
-
-def _text(raw: Any, key: str) -> str:
-    if not isinstance(raw, str) or not raw:
-        raise BadArgumentError(f"The option {key} is a text, not {raw!r}.")
-    return raw
-
-
-def _switch(raw: Any, key: str) -> bool:
-    if isinstance(raw, bool):
-        return raw
-    folded = raw.lower() if isinstance(raw, str) else ""
-    if folded not in {"true", "false"}:
-        raise BadArgumentError(f"The option {key} is true or false, not {raw!r}.")
-    return folded == "true"
-
-
-def _number(raw: Any, key: str) -> int:
-    try:
-        return int(_text(raw, key)) if not isinstance(raw, int) or isinstance(raw, bool) else raw
-    except ValueError as error:
-        if isinstance(error, BadArgumentError):
-            raise
-        raise BadArgumentError(f"The option {key} is a whole number, not {raw!r}.") from error
-
-
-def _records(raw: Any, key: str) -> int | None:
-    """Spark takes zero and less for no limit."""
-    number = _number(raw, key)
-    return number if number > 0 else None
-
-
-def _one_of(*known: str) -> Callable[[Any, str], str]:
-    def read(raw: Any, key: str) -> str:
-        folded = _text(raw, key).lower()
-        if folded not in known:
-            raise BadArgumentError(
-                f"The option {key} cannot be {raw!r}.", hint=f"It is one of: {', '.join(known)}."
-            )
-        return folded
-
-    return read
-
-
-def _names(raw: Any, key: str) -> tuple[str, ...]:
-    names = (raw,) if isinstance(raw, str) else tuple(cast("Sequence[object]", raw))
-    return tuple(_text(name, key) for name in names)
-
-
-def _mapping(raw: Any, key: str) -> Mapping[str, str]:
-    if not isinstance(raw, Mapping):
-        raise BadArgumentError(f"The option {key} is a mapping.")
-    return dict(raw)
-
-
-_READERS: Mapping[str, Callable[[Any, str], Any]] = {
-    "merge_schema": _switch,
-    "overwrite_schema": _switch,
-    "replace_where": _text,
-    "partition_overwrite_mode": _one_of("static", "dynamic"),
-    "txn_app_id": _text,
-    "txn_version": _number,
-    "user_metadata": _text,
-    "max_records_per_file": _records,
-    "compression": _one_of(*_CODECS),
-    "data_change": _switch,
-    "commit_id": _text,
-    "location": _text,
-    "partition_by": _names,
-    "storage_options": _mapping,
-}
