@@ -44,7 +44,7 @@ def test_nothing_said_is_a_plain_append():
         ("append", {"mergeShema": "true"}, "no option 'mergeShema'"),
         ("append", {"mergeSchema": "yes"}, "true or false"),
         ("append", {"maxRecordsPerFile": "many"}, "whole number"),
-        ("append", {"maxRecordsPerFile": True}, "text"),
+        ("append", {"maxRecordsPerFile": True}, "whole number"),
         ("append", {"compression": "lzo"}, "cannot be 'lzo'"),
         ("append", {"txnAppId": "job"}, "go together"),
         ("append", {"replaceWhere": "a = 1"}, "mode overwrite only"),
