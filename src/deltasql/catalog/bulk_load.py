@@ -178,7 +178,7 @@ class BulkLoad:
                 self._drop_index(files.work)  # of somebody who indexed the versions before
             if terms.is_import:
                 files.close_columns(changes)
-            files.empty_partitions(segment.last)
+            files.empty_partitions(segment.last, has_writers=not terms.is_import)
             versions = VersionLoad(files.work, files.lock, segment.first, segment.last, terms)
             versions.insert(step.windows, notes)
             files.work.run("clear_import_segment", table_id=self.table_id)

@@ -47,6 +47,7 @@ DIALECT = Dialect(
 )
 # The host decides what is logged; without a handler Python would print the driver's warnings.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
+_READING = "begin isolation level repeatable read read only"
 _SERVER_CLOCK = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
 _CHUNK_ROWS = 10_000
 _PREPARED = 1_000
@@ -124,7 +125,7 @@ class PostgresDatabase:
     @contextmanager
     def read(self) -> Iterator[Work]:
         """Open a read of one state of the primary."""
-        with self._transaction("begin isolation level repeatable read read only") as work:
+        with self._transaction(_READING, writes=False) as work:
             yield work
 
     def arrow(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
@@ -227,7 +228,7 @@ class PostgresDatabase:
         self._arrow_pool.close()
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[_PostgresWork]:
+    def _transaction(self, begin: str, *, writes: bool = True) -> Iterator[_PostgresWork]:
         handled = sys.exception()
         with self._mapped(), self._pool.connection() as connection:
             work = _PostgresWork(connection, self.queries, self._clock)
@@ -249,7 +250,7 @@ class PostgresDatabase:
                     connection.close()  # a standby: another connection may find the primary
                 _roll_back(connection, error)
                 is_lost = connection.closed and isinstance(error, psycopg.Error)
-                if committing and is_lost and hidden_interrupt(error, handled) is None:
+                if writes and committing and is_lost and hidden_interrupt(error, handled) is None:
                     raise CommitUnknownError(
                         "The connection to the catalog was lost during COMMIT."
                     ) from error
