@@ -49,7 +49,6 @@ COMMANDS: Final = {
     "restore": ("change", "Bring a table back to the state of an earlier version."),
     "sample": ("inspect", "Print some rows of a table."),
     "show": ("inspect", "Describe a table: state, schema, properties."),
-    "spark": ("spark", "Make Spark start faster."),
     "tables": ("tables", "List the tables of the catalog."),
     "vacuum": ("vacuum", "Delete data files that nothing needs any more."),
     "unfence": ("admin", "Free a log for ordinary Delta writers when its database is lost."),
