@@ -24,7 +24,7 @@ servers: setup ## Install the servers that tests start themselves, into .tools
 
 demo: setup ## A legacy table under SQL: imported, taken over, mirrored, damaged, repaired, read by all
 	@tools/delta_jars.sh
-	@$(BIN)/deltasql demo --jars .tools/jars
+	@$(BIN)/python examples/demo --jars .tools/jars
 
 test: setup servers ## All tests but the long ones
 	$(PYTEST) -m "not verify and not soak" -n 2 --dist loadfile $(ARGS)
