@@ -66,7 +66,7 @@ def read(
         TableNotFoundError, VersionNotFoundError: there is no such table or version.
         UnsupportedFeatureError: the table needs a reader feature that deltasql lacks.
     """
-    chosen = read_options(options)
+    chosen = _read_options(options)
     with open_table(uri, table, **chosen.opening) as (_, found):
         return _frame(spark, uri, found, chosen)
 
@@ -76,7 +76,7 @@ def explain(uri: str | None = None, table: str | None = None, **options: Any) ->
 
     The session is this thread's, if it has one: Delta's reader may be there, or not.
     """
-    chosen = read_options(options)
+    chosen = _read_options(options)
     with open_table(uri, table, **chosen.opening) as (_, found):
         return _plan(SparkSession.getActiveSession(), found, chosen)[1]
 
@@ -87,7 +87,7 @@ def attach(spark: SparkSession, uri: str | None = None, **options: Any) -> tuple
     A table of a namespace becomes `namespace_name`, because a temporary view has one name. Views
     that an earlier call made of tables which are gone by now are dropped.
     """
-    chosen = read_options(options)
+    chosen = _read_options(options)
     views: dict[str, str] = {}
     with open_catalog(uri, **chosen.opening) as catalog:
         for info in catalog.tables():
@@ -102,7 +102,7 @@ def attach(spark: SparkSession, uri: str | None = None, **options: Any) -> tuple
     return tuple(views)
 
 
-def read_options(options: Mapping[str, Any]) -> ReadOptions:
+def _read_options(options: Mapping[str, Any]) -> ReadOptions:
     """Return the options of a read.
 
     Raises:
@@ -118,20 +118,13 @@ def read_options(options: Mapping[str, Any]) -> ReadOptions:
         ) from None
 
 
-def settled(
-    spark: SparkSession | None, table: Table, options: ReadOptions
-) -> tuple[Snapshot, UnderstoodFilter]:
-    """Return the version that options name, and what SQL understands of their filter."""
-    zone = session_zone(spark)
-    moment = None if options.timestamp is None else to_ms(options.timestamp, zone)
-    snapshot = table.snapshot(options.version, moment)
-    return snapshot, understood(snapshot, options.where, zone)
-
-
 def _plan(
     spark: SparkSession | None, table: Table, options: ReadOptions
 ) -> tuple[Snapshot, ReadPlan]:
-    snapshot, wanted = settled(spark, table, options)
+    zone = session_zone(spark)
+    moment = None if options.timestamp is None else to_ms(options.timestamp, zone)
+    snapshot = table.snapshot(options.version, moment)
+    wanted = understood(snapshot, options.where, zone)
     partitions = snapshot.metadata.partition_columns
     sound = sound_part(wanted.predicate, snapshot.schema, partitions)
     plan = plan_read(snapshot, table.store, sound)
