@@ -42,7 +42,6 @@ DIALECT = Dialect(
     name="postgres",
     has_row_locks=True,
     has_writing_ctes=True,
-    has_server_clock=True,
     must_tell_commits=True,
 )
 # The host decides what is logged; without a handler Python would print the driver's warnings.

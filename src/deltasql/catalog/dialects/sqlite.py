@@ -45,7 +45,6 @@ DIALECT = Dialect(
     name="sqlite",
     has_row_locks=False,
     has_writing_ctes=False,
-    has_server_clock=False,
     must_tell_commits=False,
 )
 _CHUNK_ROWS = 5_000
