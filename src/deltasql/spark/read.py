@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
+from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.table import Table
@@ -22,7 +23,6 @@ from deltasql.protocol.predicate_parse import UnderstoodFilter
 from deltasql.settings import Settings
 from deltasql.spark.address import open_catalog, open_table
 from deltasql.spark.attached import note_views
-from deltasql.spark.counted_frame import counted
 from deltasql.spark.delta_scan import delta_can_scan, scan_by_delta
 from deltasql.spark.filter_meaning import sound_part, understood
 from deltasql.spark.native_scan import FileList, scan_natively
@@ -49,6 +49,28 @@ class ReadOptions:
     def opening(self) -> dict[str, Any]:
         """How the catalog and the stores are opened."""
         return {"settings": self.settings, "storage_options": self.storage_options}
+
+
+class CountedFrame(ClassicFrame):
+    """The rows of one version of a table, or of some of its partitions, counted by SQL.
+
+    A DataFrame derived from it is an ordinary one.
+    """
+
+    rows: int
+
+    def count(self) -> int:
+        """Return the number of rows without a job."""
+        return self.rows
+
+
+def _counted(frame: DataFrame, rows: int | None) -> DataFrame:
+    """Return the same DataFrame; with a number of rows, one that knows it."""
+    if rows is None or not isinstance(frame, ClassicFrame):
+        return frame
+    found = CountedFrame(frame._jdf, frame.sparkSession)  # noqa: SLF001 (as Spark makes its own)
+    found.rows = rows
+    return found
 
 
 def read(
@@ -152,7 +174,7 @@ def _frame(spark: SparkSession, uri: str | None, table: Table, options: ReadOpti
         frame = _filtered(frame, options.where)
     if options.columns is not None:
         frame = frame.select(*_columns(snapshot, options.columns))
-    return counted(frame, plan.rows)
+    return _counted(frame, plan.rows)
 
 
 def _filtered(frame: DataFrame, where: str) -> DataFrame:
