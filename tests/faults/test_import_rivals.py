@@ -216,7 +216,7 @@ def test_a_run_whose_table_was_taken_over_is_refused_and_erases_nothing(
         passed.append(name)
         if len(passed) == 1:
             with pytest.raises(KillError), monkeypatch.context() as patched:
-                patched.setattr("deltasql.client.imports.TableImport._give_up", lambda *_: None)
+                patched.setattr("deltasql.catalog.importing.Importing.give_up", lambda *_: None)
                 with deltasql.connect(catalog_uri) as other:
                     do_import(other, root, resume=True)
             if how == "is interrupted":

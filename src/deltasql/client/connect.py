@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -16,7 +18,6 @@ from deltasql.catalog.database import Database
 from deltasql.client.catalog import Catalog
 from deltasql.client.opening import LazySession
 from deltasql.client.session import Session
-from deltasql.client.users import commit_user
 from deltasql.errors import ConfigError, SchemaMissingError
 from deltasql.events import Sink, fan_out
 from deltasql.settings import Settings
@@ -64,14 +65,15 @@ def connect(
 
     def open_session(*, may_create: bool) -> Session:
         book = _open_book(address, clock, may_create=may_create)
-        user = commit_user(book.database, committer or chosen.commit.user or None, client)
+        name = committer or chosen.commit.user or None
+        user, origin = _user_and_client(book.database, name, client)
         return Session(
             book,
             chosen,
             storage_options,
             fan_out(sink if sink is not None else logging_sink()),
-            user.name,
-            user.client,
+            user,
+            origin,
             now_ms=clock or _now_ms,
             wrap_store=wrap_store,
         )
@@ -132,3 +134,26 @@ def _open_book(uri: CatalogUri, clock: Callable[[], int] | None, *, may_create: 
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _user_and_client(
+    database: Database, name: str | None, client: str | None
+) -> tuple[str | None, str | None]:
+    """Return who commits, for the history: the user's name, and the client that commits come from.
+
+    A name that is given counts. Else it is the database login, where there is one: it was
+    checked, the operating system's user was not. What the name does not say stands in the client.
+    """
+    login, system = database.login(), _system_user()
+    if login is None:
+        return name or system, client
+    user = name or login
+    place = f"{system or 'unknown'}@{socket.gethostname()}"
+    return user, client or (place if user == login else f"{place}, login {login}")
+
+
+def _system_user() -> str | None:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None

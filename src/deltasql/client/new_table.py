@@ -158,7 +158,7 @@ def _settle(session: Session, row: TableRow) -> None:
     commit, or by the mirror.
     """
     with suppress(DeltaSqlError):
-        session.engine.ensure_owner(row, session.store_at(row.location))
+        session.engine.ownership.ensure(row, session.store_at(row.location))
 
 
 def _release(session: Session, row: TableRow) -> None:

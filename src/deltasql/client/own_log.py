@@ -71,7 +71,7 @@ class OwnLogs:
         ended.result(timeout=self.deadline_s)
 
     def _ensure(self, row: TableRow) -> None:
-        self.engine.ensure_owner(row, self.engine.open_store(row))
+        self.engine.ownership.ensure(row, self.engine.open_store(row))
 
     def _fence(self, row: TableRow, error: OwnershipError) -> None:
         """Stop the commits of all processes until somebody has looked."""

@@ -99,7 +99,7 @@ class Session:
         self.checkpointer = Checkpointer(
             self.book,
             self.store_of,
-            self.engine.ensure_owner,
+            self.engine.ownership.ensure,
             Leases(
                 self.book.database,
                 name,
@@ -171,7 +171,7 @@ class Session:
                 self.own_logs.require(request.known)
         started = time.monotonic()
         try:
-            done = self.book.commit(requests, transaction_id=transaction_id, reads=reads)
+            done = self.book.committer.commit(requests, transaction_id=transaction_id, reads=reads)
         except CommitConflictError as error:
             self._tell_conflict(requests[0], error)
             raise

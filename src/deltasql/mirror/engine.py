@@ -170,10 +170,6 @@ class MirrorEngine:
             row = self.catalog.table_by_id(table_id)
         return result
 
-    def ensure_owner(self, row: TableRow, store: ObjectStore) -> None:
-        """Make sure that the log is ours; see `Ownership`."""
-        self.ownership.ensure(row, store)
-
     def _next_commits(self, row: TableRow, first: int, most: int) -> list[StoredCommit]:
         last = min(row.current_version, first + most - 1)
         found = self.catalog.stored_commits(row.table_id, first, last, most_bytes=_BATCH_BYTES)
@@ -189,7 +185,7 @@ class MirrorEngine:
     def _put(self, row: TableRow, version: int, payload: bytes) -> _Put:
         try:
             store = self.open_store(row)
-            self.ensure_owner(row, store)
+            self.ownership.ensure(row, store)
             return _Put(tag=write_commit(store, version, payload).tag)
         except (StorageError, ProtocolError, MirrorConflictError, OwnershipError) as error:
             return _Put(error)

@@ -12,12 +12,15 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import adbc_driver_postgresql
 import psycopg
 import pyarrow as pa
 from psycopg import sql
+from psycopg.abc import Buffer
+from psycopg.types.datetime import TimestamptzLoader
 from psycopg.types.string import TextLoader
 
 from deltasql.catalog.database import BatchRead, BulkWork, Dialect, PartedQuery, Work
@@ -27,7 +30,6 @@ from deltasql.catalog.dialects.postgres_batches import PostgresBatchRead, readin
 from deltasql.catalog.dialects.postgres_bulk import bulk_transaction, with_literals
 from deltasql.catalog.dialects.postgres_errors import explained, hidden_interrupt, mapped
 from deltasql.catalog.dialects.postgres_pooler import require_own_session, server_process
-from deltasql.catalog.dialects.postgres_times import MillisLoader
 from deltasql.catalog.dialects.postgres_watch import PostgresWatch, channel_of
 from deltasql.catalog.dialects.staging import POSTGRES_WORDS
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries, split_statements
@@ -42,7 +44,6 @@ DIALECT = Dialect(
     name="postgres",
     has_row_locks=True,
     has_writing_ctes=True,
-    has_server_clock=True,
     must_tell_commits=True,
 )
 # The host decides what is logged; without a handler Python would print the driver's warnings.
@@ -51,6 +52,16 @@ _READING = "begin isolation level repeatable read read only"
 _SERVER_CLOCK = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
 _CHUNK_ROWS = 10_000
 _PREPARED = 1_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class MillisLoader(TimestamptzLoader):
+    """Reads a timestamp as what the catalog counts in: milliseconds since 1970 in UTC."""
+
+    def load(self, data: Buffer) -> int:  # type: ignore[override]
+        """Return the milliseconds."""
+        return (super().load(data) - _EPOCH) // _MILLISECOND
 
 
 class PostgresDatabase:
