@@ -8,10 +8,10 @@ COMPILE := pip compile pyproject.toml --all-extras --group dev --universal --gen
 # tests start many processes: each would compile every module again
 export PYTHONDONTWRITEBYTECODE :=
 # the longer proofs start Spark again and again: from an archive of its classes in half the time
-CLASSES := XDG_CACHE_HOME=$(CURDIR)/.cache
+CLASSES = SPARK_SUBMIT_OPTS="$$($(BIN)/python tools/class_archive.py)"
 LOG := docs/soak.log
 .DEFAULT_GOAL := help
-.PHONY: help setup servers classes demo test verify soak fuzz bench lint fmt lock lock-check docs clean
+.PHONY: help setup servers demo test verify soak fuzz bench lint fmt lock lock-check docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,20 +22,17 @@ setup: ## Make .venv with what requirements.lock pins (instant the second time)
 servers: setup ## Install the servers that tests start themselves, into .tools
 	@tools/servers.sh
 
-classes: setup ## Keep the classes that Spark loads at its start, for tests; they run without, too
-	@ls .cache/deltasql/*.jsa >/dev/null 2>&1 || $(CLASSES) $(BIN)/deltasql spark prepare || true
-
 demo: setup ## A legacy table under SQL: imported, taken over, mirrored, damaged, repaired, read by all
 	@tools/delta_jars.sh
-	@$(BIN)/deltasql demo --jars .tools/jars
+	@$(BIN)/python examples/demo --jars .tools/jars
 
 test: setup servers ## All tests but the long ones
 	$(PYTEST) -m "not verify and not soak" -n 2 --dist loadfile $(ARGS)
 
-verify: setup servers classes ## The longer proofs: crashes, faults, concurrency
+verify: setup servers ## The longer proofs: crashes, faults, concurrency
 	$(CLASSES) $(PYTEST) -m "verify and not soak" -n 2 --dist loadgroup $(ARGS)
 
-soak: setup servers classes ## The proofs in full size: hours; the last log is docs/soak.log (LOG=…)
+soak: setup servers ## The proofs in full size: hours; the last log is docs/soak.log (LOG=…)
 	@$(CLASSES) $(KEPT) $(LOG) $(PYTEST) -m soak --timeout 0 $(ARGS)
 
 fuzz: setup ## Property tests with new examples (DELTASQL_FUZZ_EXAMPLES); log in docs/fuzz.log

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench import spark_session, spark_tables
+from bench import spark_tables
 from bench.child import CaseFailedError, call
 from bench.commits import fresh_place
 from bench.results import Bar, Case, Measured, Plan, Row, ratio
@@ -13,9 +13,7 @@ LABELS = {
     "delta": "Delta Spark",
     "deltasql": "deltasql.spark",
     "source": 'format("deltasql")',
-    "prepared": "deltasql.spark after `deltasql spark prepare`",
 }
-_READERS = ("delta", "deltasql", "source")
 _TINY = 20_000
 _SECONDS = 1800
 Answers = list[dict[str, Any]]
@@ -25,7 +23,6 @@ Ask = Callable[[str], dict[str, Any]]
 def scan(plan: Plan, rows: int) -> Case:
     """From nothing to the first result, and warm scans."""
     place = spark_tables.rows_table(plan, rows)
-    spark_session.prepare(plan.home)
     found, failed = _rounds(
         plan,
         tuple(LABELS),
@@ -54,7 +51,6 @@ def scan(plan: Plan, rows: int) -> Case:
     bars = [
         _faster("fresh session to first result", found, 1.8),
         Bar.least("the same without its start, against Delta Spark", ratio(*loads), 1.8),
-        _faster("the same, prepared", found, 1.8, "prepared"),
     ] + [
         Bar.most(
             f"warm scan, {name}, Delta's time",
@@ -81,7 +77,7 @@ def selective(plan: Plan, files: int) -> Case:
     both = {"place": place, "tiny": tiny, "files": files, "few": _TINY}
     found, failed = _rounds(
         plan,
-        _READERS,
+        tuple(LABELS),
         lambda one: call("bench.spark_runs:selective", timeout=_SECONDS, contender=one, **both),
     )
     more = {
@@ -108,7 +104,7 @@ def selective(plan: Plan, files: int) -> Case:
 
 def appends(plan: Plan, rows: int) -> Case:
     """Appends of many rows and of few."""
-    found, failed = _rounds(plan, _READERS, lambda one: _append(plan, one, rows))
+    found, failed = _rounds(plan, tuple(LABELS), lambda one: _append(plan, one, rows))
     more = {one: {"100 rows, s": _middle(answers, "small")} for one, answers in found.items()}
     small = ratio(_middle(found["delta"], "small"), _middle(found["deltasql"], "small"))
     big = ratio(_middle(found["deltasql"], "seconds"), _middle(found["delta"], "seconds"))
@@ -202,8 +198,8 @@ def _rows(
     return rows
 
 
-def _faster(text: str, found: dict[str, Answers], limit: float, contender: str = "deltasql") -> Bar:
-    base, mine = (_middle(found[one], "seconds") for one in ("delta", contender))
+def _faster(text: str, found: dict[str, Answers], limit: float) -> Bar:
+    base, mine = (_middle(found[one], "seconds") for one in ("delta", "deltasql"))
     return Bar.least(f"{text}, against Delta Spark", ratio(base, mine), limit)
 
 

@@ -9,9 +9,8 @@ from bench import spark_session
 from bench.child import CaseFailedError
 from bench.spark_tables import ROWS, copy, selection
 
-# How often the warm scans are timed: twenty million rows through Python take their time, and a
-# prepared session differs from others only in how it begins.
-_WARM = {"delta": 3, "deltasql": 3, "source": 1, "prepared": 0}
+# How often the warm scans are timed: twenty million rows through Python take their time.
+_WARM = {"delta": 3, "deltasql": 3, "source": 1}
 _TWO = ("count(s)", "sum(k)")
 _ALL = ("sum(id)", "sum(k)", "sum(v)", "max(s)", "max(ts)", "sum(d)")
 _BIG_APPENDS, _SMALL_APPENDS, _MERGES = 4, 20, 3
@@ -23,7 +22,7 @@ def scan(contender: str, place: dict[str, Any], rows: int) -> Iterator[dict[str,
 
     yield {}
     started = time.perf_counter()
-    spark = spark_session.start(contender, place)
+    spark = spark_session.start(contender)
     begun = time.perf_counter()
     _require(_table(contender, spark, place).selectExpr(*_TWO).first()[0], rows)
     first = time.perf_counter()
@@ -37,7 +36,7 @@ def scan(contender: str, place: dict[str, Any], rows: int) -> Iterator[dict[str,
         "all rows": lambda: frame().write.format("noop").mode("overwrite").save(),
     }
     times = _WARM[contender]
-    warm = {name: _times(work, times) for name, work in works.items() if times}
+    warm = {name: _times(work, times) for name, work in works.items()}
     yield {
         "seconds": first - started,
         "session": begun - started,
@@ -62,7 +61,7 @@ def selective(
     contender: str, place: dict[str, Any], tiny: dict[str, Any], files: int, few: int
 ) -> Iterator[dict[str, Any]]:
     """In a child: the first read of a table, in a session that has read another like it."""
-    spark = spark_session.start(contender, place)
+    spark = spark_session.start(contender)
     for _ in range(3):
         _select(contender, spark, tiny, few)
     before = spark_session.memory_mb(spark)
@@ -90,7 +89,7 @@ def _select(contender: str, spark: Any, place: dict[str, Any], files: int) -> No
 def _table(contender: str, spark: Any, place: dict[str, Any], where: str | None = None) -> Any:
     import deltasql.spark
 
-    if contender in {"deltasql", "prepared"}:
+    if contender == "deltasql":
         return deltasql.spark.read(spark, place["sqlite_uri"], "t", where=where)
     if contender == "delta":
         frame = spark.read.format("delta").load(f"{place['dir']}/table")
@@ -101,7 +100,7 @@ def _table(contender: str, spark: Any, place: dict[str, Any], where: str | None 
 
 def appends(contender: str, place: dict[str, Any], rows: int) -> Iterator[dict[str, Any]]:
     """In a child: appends of many rows, then of few, to a table that the first one makes."""
-    spark = spark_session.start(contender, place)
+    spark = spark_session.start(contender)
     append = _appender(contender, spark, place)
     append(100)
     append(rows)
@@ -145,7 +144,7 @@ def merge(
     import deltasql.spark
 
     copy(source, place)
-    spark = spark_session.start(contender, place, with_delta=True)
+    spark = spark_session.start(contender, with_delta=True)
     target = f"delta.`{place['dir']}/table`" if contender == "delta" else "t"
     if contender == "delta":
         _unfence(place)

@@ -1,8 +1,6 @@
 """Sessions of the cases on Spark: the same settings for all, Delta's jars where they belong."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,6 @@ from bench.child import CaseFailedError
 from bench.server import ROOT
 
 MASTER = "local[2]"
-_CACHE, _ARCHIVES = "XDG_CACHE_HOME", "cache"
 _CONF = {
     "spark.driver.memory": "6g",
     "spark.sql.session.timeZone": "UTC",
@@ -33,19 +30,10 @@ def jars() -> Path:
     return found
 
 
-def prepare(home: Path) -> None:
-    """Make the archive of classes that prepared sessions start from, once for all of them."""
-    env = {**os.environ, _CACHE: str(home / _ARCHIVES)}
-    command = [sys.executable, "-m", "deltasql", "spark", "prepare"]
-    subprocess.run(command, env=env, check=True, capture_output=True)
-
-
-def start(contender: str, place: dict[str, Any], *, with_delta: bool = False) -> Any:
-    """Return a new session as a contender's users start it: without an archive, but for one."""
+def start(contender: str, *, with_delta: bool = False) -> Any:
+    """Return a new session as a contender's users start it."""
     import deltasql.spark
 
-    home = Path(place["dir"]).parent
-    os.environ[_CACHE] = str(home / (_ARCHIVES if contender == "prepared" else "nowhere"))
     delta: Any = jars() if contender == "delta" or with_delta else False
     return deltasql.spark.session(MASTER, delta=delta, conf=_CONF)
 

@@ -80,7 +80,7 @@ def build(kind: str, place: dict[str, Any], size: int) -> dict[str, Any]:
 def _write_rows(place: dict[str, Any], location: str, rows: int) -> None:
     import deltasql.spark
 
-    spark = spark_session.start("deltasql", place)
+    spark = spark_session.start("deltasql")
     frame = spark.range(0, rows, 1, _FILES).selectExpr(*ROWS)
     deltasql.spark.write(frame, place["sqlite_uri"], "t", location=location)
 

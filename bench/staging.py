@@ -62,7 +62,7 @@ def statement(place: dict[str, Any], backend: str) -> dict[str, Any]:
     uri = place["pg_uri"] if backend == "postgres" else place["sqlite_uri"]
     answer: dict[str, Any] = {}
     days = {"first": synthetic.ONE_DAY, "second": synthetic.DAYS[0]}
-    spark = spark_session.start("deltasql", place, with_delta=True)
+    spark = spark_session.start("deltasql", with_delta=True)
     spark.range(10).selectExpr("sum(id)").collect()
     with suppress(_UndoneError), deltasql.spark.transaction(spark, uri) as tx:
         answer["staging"] = _timed(lambda: tx.path("t"))

@@ -2,8 +2,10 @@
 
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
+from deltasql.protocol.actions import Action
 from deltasql.protocol.codec import decode_commit
 from deltasql.protocol.files import commit_key
 from deltasql.protocol.replay import TableState
@@ -165,3 +167,11 @@ def _key(file: dict) -> tuple[str, str]:
 
 def _lines(actions: list[dict]) -> bytes:
     return b"".join(json.dumps(action).encode() + b"\n" for action in actions)
+
+
+def replay(commits: Iterable[tuple[int, Iterable[Action]]]) -> TableState:
+    """Return the state after the commits, which come in version order."""
+    state = TableState()
+    for version, actions in commits:
+        state.apply(version, actions)
+    return state

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from deltasql.catalog.importing import Importing
 from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.importer import load, tasks
 from deltasql.protocol.files import commit_key
@@ -107,7 +108,7 @@ def cut_by(monkeypatch, sizes):
 @pytest.fixture
 def kills(monkeypatch):
     """Let a KillError be a kill: an import cleans nothing up."""
-    monkeypatch.setattr(TableImport, "_give_up", lambda *_: None)
+    monkeypatch.setattr(Importing, "give_up", lambda *_: None)
 
 
 def stop_at(point, turn):

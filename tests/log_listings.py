@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from deltasql.importer.plan import ImportPlan, PlanOptions, make_plan
+from deltasql.importer.listing import sort_listing
+from deltasql.importer.plan import ImportPlan, PlanOptions, plan_listing
 from deltasql.protocol.files import LOG_FOLDER, commit_name
 from deltasql.storage.port import ObjectInfo
 
@@ -48,7 +49,7 @@ def planned(
     **options: object,
 ) -> ImportPlan:
     """The plan for a log with these files."""
-    return make_plan(listed(names, empty), hint, PlanOptions(**options), uri=URI)
+    return plan_listing(sort_listing(listed(names, empty), hint, URI), PlanOptions(**options))
 
 
 def codes(plan: ImportPlan) -> set[str]:

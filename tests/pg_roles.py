@@ -70,6 +70,9 @@ def prepare(server: PostgresServer) -> RoleDatabase:
     """Return a database with roles and logins, but without a catalog."""
     name = server.create_database_name()
     database = RoleDatabase(server, name, name)
+    with database.admin() as connection:
+        # as on servers that are locked down: every right comes from the script
+        connection.execute(f'revoke all on database "{name}" from public')
     assert "deltasql db init" in database.run_script()
     for role in (*ROLES, "owner"):
         database.add_login(f"{name}_{role}_login", role)

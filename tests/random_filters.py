@@ -25,12 +25,15 @@ ARROW = pa.schema(
         ("ts", pa.timestamp("us", "UTC")),
         ("n", pa.timestamp("us")),
         ("i", pa.int64()),
+        ("s", pa.string()),
     ]
 )
 SCHEMA = from_arrow_schema(ARROW)
 _OPERATORS = ("=", "!=", "<", "<=", ">", ">=")
 _EPOCH = dt.datetime(1970, 1, 1)
 _FLOATS = (NAN, INF, -INF, 0.0, -0.0, 1.5, -1.5, 0.25, 1e30, -1e30)
+_TEXTS = ("", "a", "ab", "abc", "b", "B", "xyz", "é%")
+_PATTERNS = ("'a%'", "'%b'", "'_b%'", "'ab'", "'%'", "''", "'x_z'")
 _UNITS = (0, 1, -1, 1500, -1500, 999_999_999, -999_999_999)
 _MICROS = (0, 1, -1, -86_400_000_000, -62_000_000_000_000_000, 1_700_000_000_123_456, -1_500_000)
 
@@ -64,12 +67,19 @@ def random_filter(rng: random.Random, depth: int = 2) -> str:
         values = ", ".join(_literal(rng, name) for _ in range(rng.randrange(1, 4)))
         return f"{name} {rng.choice(['', 'not '])}in ({values})"
     if form < 0.36:
-        return f"{name} between {_literal(rng, name)} and {_literal(rng, name)}"
+        negated = rng.choice(["", "not "])
+        return f"{name} {negated}between {_literal(rng, name)} and {_literal(rng, name)}"
     negated = rng.choice(["", "", "not "])
     if form < 0.5:
-        left, right = rng.choice([("x", "y"), ("y", "x"), ("d", "e"), ("x", "x")])
-        return f"{negated}{left} {rng.choice(_OPERATORS)} {right}"
+        return _like_or_columns(rng, negated)
     return f"{negated}{name} {rng.choice(_OPERATORS)} {_literal(rng, name)}"
+
+
+def _like_or_columns(rng: random.Random, negated: str) -> str:
+    if rng.random() < 0.5:
+        return f"s {negated}like {rng.choice(_PATTERNS)}"
+    left, right = rng.choice([("x", "y"), ("y", "x"), ("d", "e"), ("x", "x")])
+    return f"{negated}{left} {rng.choice(_OPERATORS)} {right}"
 
 
 def _row(rng: random.Random) -> dict[str, Any]:
@@ -83,6 +93,7 @@ def _row(rng: random.Random) -> dict[str, Any]:
         "ts": (_EPOCH + dt.timedelta(microseconds=rng.choice(_MICROS))).replace(tzinfo=dt.UTC),
         "n": _EPOCH + dt.timedelta(microseconds=rng.choice(_MICROS)),
         "i": rng.randrange(-3, 4),
+        "s": rng.choice(_TEXTS),
     }
     return {name: None if rng.random() < 0.1 else value for name, value in made.items()}
 

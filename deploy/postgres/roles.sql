@@ -40,6 +40,8 @@ where not exists (select from pg_catalog.pg_roles r where r.rolname = wanted.nam
 
 create schema if not exists :"schema" authorization :"owner";
 grant connect on database :"DBNAME" to :"owner", :"reader", :"writer", :"worker", :"operator";
+-- Imports, adoption, cut-overs and recovery match files by temporary tables.
+grant temporary on database :"DBNAME" to :"operator";
 grant usage on schema :"schema" to :"reader", :"writer", :"worker", :"operator";
 grant usage, create on schema :"schema" to :"owner";
 

@@ -8,7 +8,6 @@ import sys
 import pytest
 from click import Context
 
-import delta_spark
 from commands import data
 from deltasql.cli.main import COMMANDS, cli
 from deltasql.errors import DeltaSqlError
@@ -291,34 +290,3 @@ def test_an_uninitialized_database_is_told(run, tmp_path):
 def test_quiet_prints_data_only(run, orders):
     assert run("-q", "alter", "orders", "--set", "x=1").stderr == ""
     assert run("-q", "tables").stdout
-
-
-@pytest.mark.req("R26")
-@pytest.mark.verify
-def test_the_demo_ends_with_equal_readers(run):
-    found = delta_spark.jars()
-    jars = ["--jars", os.path.dirname(found[0])] if found else []  # noqa: PTH120 (one word)
-    done = run("demo", *jars, "-o", "json")
-    rows = data(done)
-    readers = ["deltasql", "deltalake", "polars", "duckdb", "spark"]
-    assert [row["reader"] for row in rows] == readers
-    assert {row["rows"] for row in rows if "rows" in row} == {11_000}
-    assert len({row["sum"] for row in rows if "sum" in row}) == 1
-    required = os.environ.get("DELTASQL_REQUIRE_SERVERS", "").split()
-    for row in rows[1:]:
-        is_missing = row["verdict"].endswith((" not installed.", " is not there."))
-        is_missing = is_missing and row["reader"] not in required
-        assert row["verdict"] == "equal" or is_missing, row
-    steps = [line for line in done.stderr.splitlines() if line[:2].strip(".").isdigit()]
-    assert [step.split(".")[0] for step in steps] == [str(n) for n in range(1, 8)]
-    assert "at every version: equal" in steps[1]
-    assert "verify finds 2 faults" in steps[4]
-    assert "verify finds 0 faults" in steps[5]
-    run("demo", "-o", "json")
-
-
-def test_the_demo_empties_no_folder_of_others(run, tmp_path):
-    (tmp_path / ".demo").mkdir()
-    (tmp_path / ".demo/precious").touch()
-    assert "not empty" in run("demo", code=2).stderr
-    assert (tmp_path / ".demo/precious").exists()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 
-@pytest.mark.parametrize("words", ["", "mirror", "db", "spark", "completion"])
+@pytest.mark.parametrize("words", ["", "mirror", "db", "completion"])
 def test_a_command_without_arguments_prints_its_help(call, words):
     told = call(*words.split())
     assert told.stdout.startswith(f"Usage: deltasql {words}".rstrip())

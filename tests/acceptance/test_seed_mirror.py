@@ -13,7 +13,7 @@ from deltasql.alerts import AlertDesk
 from deltasql.catalog.mirror_status import MirrorState
 from deltasql.errors import CommitConflictError
 from deltasql.events import LagMeasured, MirrorFailed
-from deltasql.mirror.backoff import calculate_backoff
+from deltasql.mirror.backoff import Backoff
 from deltasql.mirror.engine import Mirrored
 from deltasql.protocol.codec import decode_commit
 from deltasql.protocol.files import checkpoint_path, commit_key
@@ -241,7 +241,7 @@ def test_gap_detection(catalog_uri, tmp_path):
 
 @pytest.mark.req("R17")
 def test_automatic_retry(catalog, table, faults, events):
-    assert [calculate_backoff(n) for n in range(7)] == [1, 2, 4, 8, 16, 32, 60]
+    assert [Backoff().longest(n) for n in range(7)] == [1, 2, 4, 8, 16, 32, 60]
     faults.append(Fault(Kind.FAIL_BEFORE, "put_if_absent", times=10**6))
     table.commit([an_add("f")])
     faults.clear()

@@ -1,8 +1,9 @@
 """Commits that a log holds above SQL's newest version come into SQL by the import's loader."""
 
 import json
+import random
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 import pyarrow as pa
@@ -13,6 +14,7 @@ from builders import NO_MIRROR, a_remove, a_table, ids, paths, rows, some
 from deltasql.catalog.leases import Leases
 from deltasql.catalog.vacuum_book import VacuumBatch, VacuumBook
 from deltasql.errors import (
+    BadArgumentError,
     LogGapError,
     MalformedActionError,
     TableStateError,
@@ -228,3 +230,25 @@ def test_an_adoption_by_two_at_once_adopts_each_version_once(catalog, catalog_ur
     recover(catalog_uri)
     with recovered(catalog_uri) as fresh:
         assert ids(fresh) == [1, *range(2, 30)]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"txn": {"appId": "a\0b", "version": 1}},
+        {"txn": {"appId": random.Random(1).randbytes(5000).hex(), "version": 1}},
+        {"domainMetadata": {"domain": "d", "configuration": "\0", "removed": False}},
+    ],
+)
+def test_what_comes_before_a_commit_that_the_database_cannot_hold_is_adopted(
+    catalog, catalog_uri, table, odd
+):
+    put_foreign(table, 2, a_foreign_file(table, 20))
+    put_foreign(table, 3, a_foreign_file(table, 21))
+    place = place_of(table) / commit_key(3)
+    place.write_bytes(place.read_bytes() + json.dumps(odd).encode() + b"\n")
+    with suppress(BadArgumentError):  # SQLite holds all of them
+        recover(catalog_uri)
+    with deltasql.connect(catalog_uri) as reopened:
+        expected = 3 if "sqlite" in catalog_uri else 2
+        assert reopened.table("orders").version == expected

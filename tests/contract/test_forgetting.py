@@ -7,7 +7,8 @@ import pytest
 
 import deltasql
 from aging import DAY, Stage
-from builders import ids, rows
+from builders import an_add, ids, paths, rows
+from deltasql.catalog.forgetting import Forgetting
 from deltasql.errors import CommitConflictError, VersionNotFoundError
 from deltasql.protocol.actions import DomainMetadata, Txn
 from deltasql.protocol.files import checkpoint_path
@@ -108,6 +109,21 @@ def test_a_commit_on_a_forgotten_version_is_refused(stage):
         (live, *_) = stage.table.snapshot().files(["path"]).column("path").to_pylist()
         stage.catalog.forget_history("orders", HUNDRED_DAYS, dry_run=False)
         orders.commit([{"remove": {"path": live, "dataChange": True}}])
+
+
+@pytest.mark.req("R41")
+def test_an_append_by_a_handle_from_before_a_forgotten_change_of_rules(catalog, table):
+    """What changed the rules is forgotten: the append is made on the newest version."""
+    old = catalog.table("orders")
+    old.commit([an_add("f0")])
+    for change in ({"a.b": "c"}, {"a.b": "d"}):
+        table.alter(properties=change)
+    table.commit([an_add("f1")])
+    row = table.refresh()
+    forgetting = Forgetting(table.snapshot().database)
+    forgetting.run(row, forgetting.plan_below(row, row.current_version, tombstones=timedelta(0)))
+    assert old.commit([an_add("f2")]) == row.current_version + 1
+    assert {"f0", "f1", "f2"} <= paths(table)
 
 
 def test_files_of_a_version_that_is_forgotten_meanwhile_are_refused(stage):

@@ -122,7 +122,7 @@ def test_a_lost_connection_is_made_again_and_the_poll_goes_on(postgres_server, t
         thread = threading.Thread(target=worker.run, args=(stop,))
         thread.start()
         try:
-            until(lambda: worker.wakes.hears)
+            until(lambda: worker.wakes._watch)
             first = worker.wakes._watch
             with psycopg.connect(postgres_server.dsn(name), autocommit=True) as admin:
                 ended = admin.execute(

@@ -2,6 +2,7 @@
 
 import shutil
 
+import deltalake
 import pyarrow as pa
 import pytest
 
@@ -21,8 +22,9 @@ from deltasql.importer import tasks
 from deltasql.importer.engine import LocalEngine
 from deltasql.importer.tasks import LogReader
 from deltasql.protocol.files import commit_key
-from deltasql.testing import inspect
+from deltasql.testing import check_invariants, inspect
 from histories import START
+from import_logs import add, write_log
 from legacy import checkpoint_at, fingerprint, spoil
 
 pytestmark = pytest.mark.req("R80")
@@ -266,3 +268,21 @@ def test_what_cannot_be_the_oldest_version_is_refused_and_leaves_nothing(catalog
     assert catalog.tables() == []
     done = catalog.import_table(str(root), "t", engine="local", from_version=12)
     assert done.row.oldest_version == 12
+
+
+@pytest.mark.req("R80")
+def test_a_lost_commit_from_before_the_first_version_is_replaced_by_a_checkpoint(
+    catalog_uri, tmp_path
+):
+    """The log reads from its beginning, and SQL does not have those versions."""
+    root = write_log(tmp_path / "t", [[add(f"f{v}", v)] for v in range(6)])
+    with deltasql.connect(catalog_uri) as catalog:
+        do_import(catalog, root, from_version=3)
+        catalog.cutover("t", fence=False)
+        assert deltalake.DeltaTable(str(root)).version() == 6
+        check_invariants(catalog, "t")
+        (root / commit_key(1)).unlink()
+        assert [f.key for f in catalog.mirror.verify("t")] == [commit_key(1)]
+        assert [done.done for done in catalog.mirror.repair("t")] == [True]
+        assert catalog.mirror.verify("t") == []
+    assert deltalake.DeltaTable(str(root)).version() == 6

@@ -11,7 +11,7 @@ import pytest
 import deltasql
 from builders import a_table, rows
 from deltasql.catalog import migrations
-from deltasql.catalog.dialects.local_disk import refuse_network_file_system
+from deltasql.catalog.dialects.sqlite import refuse_network_file_system
 from deltasql.catalog.queries import load_queries
 from deltasql.client.connect import initialize, open_database
 from deltasql.errors import (

@@ -26,7 +26,6 @@ LOOKS = {
     "rename": lambda catalog: catalog.rename("orders", "sales"),
     "cutover": lambda catalog: catalog.cutover("orders"),
     "transaction": lambda catalog: catalog.transaction(),
-    "database_status": lambda catalog: catalog.database_status(),
     "status": lambda catalog: catalog.mirror.status("orders"),
     "worker": lambda catalog: catalog.mirror.run(threading.Event()),
     "run_once": lambda catalog: catalog.mirror.run_once(),

@@ -73,7 +73,7 @@ def do_import(uri, source, cores, **options):
 
 
 def is_gone(process: ReaderProcess) -> bool:
-    return not is_running(process.pid)
+    return not is_running(process._process.pid)
 
 
 def reader_of(source) -> LogReader:
@@ -128,7 +128,7 @@ def test_a_process_that_is_killed_is_told_in_one_line(source):
     with ReaderProcess(reader_of(source)) as process:
         first, second = commit_tasks(source)[:2]
         process.do(first)
-        os.kill(process.pid, signal.SIGKILL)
+        os.kill(process._process.pid, signal.SIGKILL)
         with pytest.raises(TableImportError, match="has ended with exit code -9") as caught:
             process.do(second)
     assert "--resume" in caught.value.advice
@@ -157,7 +157,7 @@ def test_readers_end_when_whoever_asked_is_killed(source):
         from deltasql.importer.tasks import LogReader
         from deltasql.storage.resolve import StoreOpener
         process = ReaderProcess(LogReader(StoreOpener.of(sys.argv[1], {}, {})))
-        print(process.pid, flush=True)
+        print(process._process.pid, flush=True)
         time.sleep(60)
     """
     command = [sys.executable, "-c", textwrap.dedent(program), str(source)]

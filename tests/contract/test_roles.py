@@ -12,6 +12,7 @@ import pytest
 import pg_roles
 from builders import a_table, ids, rows
 from contests import was_checked_before
+from deltasql.catalog import migrations
 from deltasql.errors import PermissionDeniedError
 from deltasql.protocol.schema import Primitive, StructField
 from deltasql.settings import MirrorSettings, Settings
@@ -67,7 +68,7 @@ def test_a_reader_sees_everything(lake, table):
         assert found.detail()["version"] == 1
         assert catalog.mirror.status(table)["lag_versions"] == 0
         assert catalog.mirror.verify(table) == []
-        assert catalog.database_status().missing == ()
+        assert migrations.status(inspect(catalog).database).missing == ()
         check_invariants(catalog, table)
 
 

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 import deltasql
 from builders import a_table, an_add, rows
 from deltasql.alerts import AlertDesk
-from deltasql.cli.logs import JsonLines
+from deltasql.cli.app import JsonLines
 from deltasql.events import fan_out
 from deltasql.sinks import logging_sink, prometheus_sink
 from foreign import a_foreign_file, put_foreign

@@ -9,7 +9,7 @@ import deltasql
 from deltasql.catalog.bulk_load import BulkLoad
 from deltasql.catalog.importing import Importing
 from deltasql.catalog.stats_fill import StatsFill
-from deltasql.errors import DeltaSqlError
+from deltasql.errors import DeltaSqlError, TableStateError
 from deltasql.protocol.files import commit_key
 from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
@@ -217,7 +217,7 @@ def test_a_run_whose_table_was_taken_over_is_refused_and_erases_nothing(
         passed.append(name)
         if len(passed) == 1:
             with pytest.raises(KillError), monkeypatch.context() as patched:
-                patched.setattr("deltasql.client.imports.TableImport._give_up", lambda *_: None)
+                patched.setattr("deltasql.catalog.importing.Importing.give_up", lambda *_: None)
                 with deltasql.connect(catalog_uri) as other:
                     do_import(other, root, resume=True)
             if how == "is interrupted":
@@ -261,3 +261,51 @@ def test_of_two_new_imports_one_is_refused(catalog_uri, tmp_path):
         for thread in threads:
             thread.join()
     assert sorted(outcomes) == ["TableExistsError", "t"]
+
+
+@pytest.mark.usefixtures("kills")
+@pytest.mark.parametrize("stops_at", [3, 6])
+def test_a_run_that_waits_for_the_lock_sees_who_took_the_table_over(
+    catalog_uri, tmp_path, monkeypatch, stops_at
+):
+    """A stops before a window (the 6th is the last); B takes the table over while A waits."""
+    commits = [[add("f0")]] + [[remove(f"f{v - 1}", v), add(f"f{v}", v)] for v in range(1, 6)]
+    root = write_log(tmp_path / "t", commits if stops_at == 3 else LOG)
+    expected = ["f5"] if stops_at == 3 else EVERY
+    cut_by(monkeypatch, [])
+    a_stopped, b_has_lock = threading.Event(), threading.Event()
+    windows = []
+    found = {}
+
+    def hook(name):
+        who = threading.current_thread().name
+        if who == "A" and name == "after-import-window":
+            windows.append(name)
+            if len(windows) == stops_at - 1:
+                a_stopped.set()
+                assert b_has_lock.wait(60)
+        if who == "B" and name == "before-import-settled" and not b_has_lock.is_set():
+            b_has_lock.set()
+            time.sleep(1)  # as deleting very many rows takes: A waits for the lock meanwhile
+
+    def run(**options):
+        with deltasql.connect(catalog_uri) as catalog:
+            try:
+                found[threading.current_thread().name] = do_import(catalog, root, **options)
+            except DeltaSqlError as error:
+                found[threading.current_thread().name] = error
+
+    with deltasql.connect(catalog_uri) as catalog:
+        catalog.create_if_missing()
+    with hooked(hook):
+        first = threading.Thread(target=run, name="A", kwargs={"validate": False})
+        first.start()
+        assert a_stopped.wait(60)
+        second = threading.Thread(target=run, name="B", kwargs={"resume": True})
+        second.start()
+        first.join(120)
+        second.join(120)
+    assert isinstance(found["A"], TableStateError), found
+    assert found["B"].validation.is_equal
+    with deltasql.connect(catalog_uri) as catalog:
+        assert files_of(catalog, found["B"].row.table_id) == expected

@@ -8,7 +8,7 @@ from deltasql.errors import MalformedActionError
 from deltasql.log.segment import build_segment
 from deltasql.protocol.codec import decode_commit, serialize_actions
 from deltasql.protocol.files import LogFile, LogFileKind
-from deltasql.protocol.replay import replay
+from histories import replay
 
 pytestmark = [pytest.mark.req("R26"), needs_corpora]
 # its JSON is spread over many lines

@@ -18,9 +18,9 @@ from deltasql.errors import DeltaSqlError, MalformedActionError
 from deltasql.protocol.actions import Add, CommitInfo, Metadata, Protocol, Remove
 from deltasql.protocol.codec import decode_commit, serialize_actions
 from deltasql.protocol.identity import file_key
-from deltasql.protocol.replay import replay
 from deltasql.protocol.validate import validate_payload
 from deltasql.testing import inspect
+from histories import replay
 from mutations import mutated
 
 _IS_FIXED = os.environ.get("HYPOTHESIS_PROFILE", "fixed") == "fixed"

@@ -6,7 +6,7 @@ from hypothesis import given
 from deltasql.protocol.actions import Add, CommitInfo, Remove
 from deltasql.protocol.identity import file_key
 from deltasql.protocol.net_actions import NetActions
-from deltasql.protocol.replay import replay
+from histories import replay
 from history_strategies import COMMIT, HISTORIES
 
 

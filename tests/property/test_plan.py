@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltasql.errors import DeltaSqlError, LogGapError, MalformedActionError, VersionNotFoundError
-from deltasql.importer.plan import PlanOptions, make_plan
+from deltasql.importer.listing import sort_listing
+from deltasql.importer.plan import PlanOptions, plan_listing
 from deltasql.protocol.files import LOG_FOLDER, LogFile, commit_name
 from deltasql.storage.port import ObjectInfo
 from log_listings import UUIDS, classic, multipart, v2
@@ -53,7 +54,7 @@ FROM = st.builds(PlanOptions, from_version=st.integers(1, 15), lenient=st.boolea
 
 def make(sizes, hint, options):
     files = [ObjectInfo(LOG_FOLDER + name, size, 1) for name, size in sizes.items()]
-    return make_plan(files, hint, options, uri="memory://t")
+    return plan_listing(sort_listing(files, hint, "memory://t"), options or PlanOptions())
 
 
 def naive(sizes):

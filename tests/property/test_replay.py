@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltasql.protocol.actions import Add, DomainMetadata, Metadata, Protocol, Remove, Txn
-from deltasql.protocol.replay import replay
+from histories import replay
 from history_strategies import HISTORIES, place
 
 

@@ -44,15 +44,18 @@ class FileLoad:
     _pairs: Pairs | None = None
 
     def insert(self, live: pa.Table, removed: pa.Table) -> None:
-        """Write files and tombstones, and index the files if the table has an index."""
-        ids = self.numbers(self.work, live.num_rows + removed.num_rows)
+        """Write files and tombstones, and index the files if the table has an index.
+
+        Their ids follow the column `place` where they have one.
+        """
+        first = self.numbers(self.work, live.num_rows + removed.num_rows).start
         table_key = pa.scalar(self.lock.table_key, pa.int32())
-        for name, rows, numbers in (
-            ("dl_files", live, ids[: live.num_rows]),
-            ("dl_removed_files", removed, ids[live.num_rows :]),
+        for name, rows, start in (
+            ("dl_files", live, first),
+            ("dl_removed_files", removed, first + live.num_rows),
         ):
             if rows.num_rows:
-                numbered = rows.append_column("file_id", pa.array(numbers, pa.int64()))
+                numbered = _numbered(rows, first, start)
                 keyed = numbered.append_column("table_key", pa.repeat(table_key, rows.num_rows))
                 self.work.insert(name, keyed)
                 self._note_added(numbered)
@@ -80,10 +83,13 @@ class FileLoad:
             self.work.stage("create_import_partitions", texts)
             self.work.run("insert_import_partitions", table_id=self.lock.table_id)
 
-    def empty_partitions(self, version: int) -> None:
-        """Note which combinations have no file any more: filters pass over them."""
+    def empty_partitions(self, version: int, *, has_writers: bool) -> None:
+        """Note which combinations have no file any more: filters pass over them.
+
+        Writers of a table that takes commits are told to forget what they remember of them.
+        """
         place = {"table_id": self.lock.table_id, "version": version}
-        if self.work.rows("empty_loaded_partitions", **place):
+        if self.work.rows("empty_loaded_partitions", **place) and has_writers:
             self.work.run("note_emptied_partitions", **place)
 
     def change_columns(self, changes: Sequence[tuple[int, Metadata | Protocol]]) -> None:
@@ -115,3 +121,12 @@ class FileLoad:
         if self._pairs is None:
             self._pairs = open_pairs(self.work, self.lock.table_id, self.lock.current_version)
         return self._pairs
+
+
+def _numbered(rows: pa.Table, first: int, start: int) -> pa.Table:
+    """Return rows with their ids: by their places from `first` on, or in order from `start` on."""
+    if "place" not in rows.column_names:
+        ids = pa.array(range(start, start + rows.num_rows), pa.int64())
+        return rows.append_column("file_id", ids)
+    ids = pc.add(rows["place"], pa.scalar(first, pa.int64()))
+    return rows.drop_columns("place").append_column("file_id", ids)

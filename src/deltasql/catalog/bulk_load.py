@@ -34,7 +34,7 @@ from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.bulk_versions import VersionLoad
 from deltasql.catalog.database import BulkWork, Database, Work
 from deltasql.catalog.ids import IdBlocks
-from deltasql.catalog.rows import TableRow, TableState, table_row
+from deltasql.catalog.rows import TableState, table_row
 from deltasql.catalog.segment_fold import (
     OlderEnds,
     PlacedFiles,
@@ -132,7 +132,8 @@ class BulkLoad:
     def _append(self, work: BulkWork, window: VersionWindow, terms: LoadTerms, *, now: int) -> None:
         segment = Segment(window.first, window.last, 1, [window])
         lock = lock_import(work, self.table_id, window.first, terms)
-        check_vacuum_of_window(work, _locked(work, self.table_id), window)
+        row = table_row(work.rows("lock_table", table_id=self.table_id)[0])
+        check_vacuum_of_window(work, row, window)
         files = FileLoad(work, lock, self._numbers)
         for step in _fold(segment):
             self._take(files, segment, step, {"imported_at_ms": now}, terms)
@@ -178,7 +179,7 @@ class BulkLoad:
                 self._drop_index(files.work)  # of somebody who indexed the versions before
             if terms.is_import:
                 files.close_columns(changes)
-            files.empty_partitions(segment.last)
+            files.empty_partitions(segment.last, has_writers=not terms.is_import)
             versions = VersionLoad(files.work, files.lock, segment.first, segment.last, terms)
             versions.insert(step.windows, notes)
             files.work.run("clear_import_segment", table_id=self.table_id)
@@ -223,10 +224,6 @@ class BulkLoad:
             return self.file_ids.take(count)
         end = work.rows("take_ids", name="file_id", amount=count)[0][0]
         return range(end - count, end)
-
-
-def _locked(work: BulkWork, table_id: str) -> TableRow:
-    return table_row(work.rows("lock_table", table_id=table_id)[0])
 
 
 def delete_unfinished(work: BulkWork | Work, table_id: str, version: int) -> None:

@@ -90,7 +90,10 @@ def lock_import(
             f"The table with the id {table_id} was dropped while its log was read.",
             hint="Another import by force may have begun; see `deltasql tables`.",
         )
-    table_key, current, first, ict, state, properties, namespace, name, *progress = rows[0]
+    table_key, current, first, ict, state, properties, namespace, name = rows[0]
+    # in a statement of its own: the one that waited for the lock saw what was there before
+    found = work.rows("import_progress", table_id=table_id)
+    segment, checkpoint, parts = found[0] if found else (None, None, 0)
     lock = ImportLock(
         table_id,
         table_key,
@@ -100,9 +103,9 @@ def lock_import(
         TableState(state),
         msgspec.json.decode(properties),
         f"{namespace}.{name}" if namespace else name,
-        progress[0],
-        progress[1],
-        int(progress[2] or 0),
+        segment,
+        checkpoint,
+        int(parts),
     )
     if lock.state not in terms.states or lock.next_version != version:
         raise not_ready_error(lock, version, terms)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from deltasql.catalog import migrations
-from deltasql.catalog.commit_request import CommitRequest, Committed, TableRead
+from deltasql.catalog.commit_request import CommitRequest, Committed
 from deltasql.catalog.commits import Committer
 from deltasql.catalog.database import Database, UniqueViolationError
 from deltasql.catalog.dropping import Dropping
@@ -213,16 +213,6 @@ class SqlCatalog:
     def dropping(self) -> Dropping:
         """Return what takes tables out of the catalog."""
         return Dropping(self.database, self.identity.epoch)
-
-    def commit(
-        self,
-        requests: Sequence[CommitRequest],
-        *,
-        transaction_id: str | None = None,
-        reads: Sequence[TableRead] = (),
-    ) -> list[Committed]:
-        """Commit to one or many tables, all or none; see `Committer.commit`."""
-        return self.committer.commit(requests, transaction_id=transaction_id, reads=reads)
 
     def snapshot(
         self,

@@ -153,17 +153,14 @@ def _check_winners(
     changed = max(row.metadata_version, row.protocol_version)
     if is_blind_append(request.actions, read):
         if changed > read.version:
+            if changed < row.oldest_version:
+                raise _forgotten_error(row, read.version)
             winner = read_winners(work, row.table_id, changed - 1, changed)[0]
             what = "metadata" if changed == row.metadata_version else "protocol"
             _refuse(row, request, Conflict(f"it changed the table's {what}", what, winner))
         return
     if read.version < row.oldest_version - 1:
-        raise CommitConflictError(
-            f"Table {row.full_name}: the commit was made on version {read.version}, and what came "
-            f"before {row.oldest_version} is forgotten; nobody can tell what it contradicts.",
-            table=row.full_name,
-            read_version=read.version,
-        )
+        raise _forgotten_error(row, read.version)
     after = max(read.version, terms.checked.get(row.table_id, read.version))
     if current - after > _WINNERS_UNDER_LOCK and not terms.may_be_far_behind:
         raise FarBehindError
@@ -172,6 +169,15 @@ def _check_winners(
     )
     if conflict is not None:
         _refuse(row, request, conflict)
+
+
+def _forgotten_error(row: TableRow, version: int) -> CommitConflictError:
+    return CommitConflictError(
+        f"Table {row.full_name}: the commit was made on version {version}, and what came before "
+        f"{row.oldest_version} is forgotten; nobody can tell what it contradicts.",
+        table=row.full_name,
+        read_version=version,
+    )
 
 
 def read_winners(work: Work, table_id: str, after: int, upto: int) -> list[Winner]:

@@ -58,7 +58,13 @@ def encode_commit(request: CommitRequest, stamp: Stamp) -> EncodedCommit:
     info = _commit_info(request, stamp, given, rest, blind=blind)
     actions = (info, *rest)
     payload = serialize_actions(actions)
-    adds = tuple(action for action in rest if isinstance(action, Add))
+    # in the payload's order: a catalog that is made again from the log gives the same ids' order
+    adds = tuple(
+        sorted(
+            (action for action in rest if isinstance(action, Add)),
+            key=lambda add: (add.path, add.dv_id),
+        )
+    )
     removes = tuple(action for action in rest if isinstance(action, Remove))
     return EncodedCommit(actions, info, adds, removes, payload, digest(payload), blind)
 

@@ -86,8 +86,3 @@ class Committed:
     digest: str
     payload: bytes | None = field(default=None, repr=False)
     made: WriteSummary | None = None
-
-    @property
-    def was_there(self) -> bool:
-        """Tell whether the commit had been made before and its token was found."""
-        return self.payload is None

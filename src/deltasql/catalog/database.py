@@ -24,7 +24,6 @@ class Dialect:
     name: str
     has_row_locks: bool
     has_writing_ctes: bool
-    has_server_clock: bool
     # whether those who watch learn of commits only if a writer tells them
     must_tell_commits: bool
 

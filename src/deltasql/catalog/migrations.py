@@ -116,7 +116,7 @@ def _status(database: Database, work: Work) -> SchemaStatus:
 
 def _refuse_others(found: SchemaStatus) -> None:
     """Refuse a schema that this version of deltasql can neither use nor bring up to date."""
-    known = known_migrations_any()
+    known = known_migrations("sqlite")  # all dialects have the same numbers
     if found.applied and found.applied[0].name != known[0].name:
         raise SchemaOutdatedError(
             f"The catalog was made by a development version of deltasql (schema {found.version}), "
@@ -130,8 +130,3 @@ def _refuse_others(found: SchemaStatus) -> None:
             f"The catalog's schema is at {found.version}; this deltasql knows up to {newest}.",
             hint="Install a newer deltasql.",
         )
-
-
-def known_migrations_any() -> tuple[Migration, ...]:
-    """Return the steps of one dialect; all dialects have the same numbers."""
-    return known_migrations("sqlite")

@@ -7,7 +7,7 @@ from typing import Any
 
 import zstandard
 
-from deltasql.catalog.commit_encode import compress, decompress
+from deltasql.catalog.commit_encode import decompress
 from deltasql.catalog.database import Work
 from deltasql.errors import CatalogCorruptError, VersionNotFoundError
 from deltasql.protocol.codec import digest
@@ -97,14 +97,3 @@ def _corrupt(table_id: str, version: int) -> CatalogCorruptError:
         table_id=table_id,
         version=version,
     )
-
-
-__all__ = [
-    "CHUNK_BYTES",
-    "StoredCommit",
-    "compress",
-    "insert_chunks",
-    "read_commits",
-    "read_payload",
-    "unpack",
-]

@@ -22,7 +22,11 @@ _OLDER_ADDS = pa.schema([("file_key", HASH), ("version", pa.int64())])
 
 @dataclass(frozen=True, slots=True)
 class PlacedFiles:
-    """The files of a window in the columns of dl_files and dl_removed_files."""
+    """The files of a window in the columns of dl_files and dl_removed_files.
+
+    `place` is an add's place in the window, whatever became of the file: ids follow it, so that a
+    version's files have the order in which its commit names them.
+    """
 
     live: pa.Table
     removed: pa.Table
@@ -55,6 +59,7 @@ class SegmentFold:
         """Return the files of the next older window, each where it belongs."""
         adds, removes = window.adds.combine_chunks(), window.removes.combine_chunks()
         actions = _WindowActions.of(adds, removes)
+        adds = adds.append_column("place", pa.array(np.arange(adds.num_rows)))
         versions, ends = self._ends(actions, removes.num_rows)
         is_removed = versions != NONE
         said = [one.select(_OF_REMOVE) for one in (removes, *self._removes)]
@@ -67,6 +72,8 @@ class SegmentFold:
         for name in _OF_REMOVE:
             removed = removed.append_column(name, of_remove[name])
         tombstones = as_tombstones(removes.filter(pa.array(actions.follows_remove)))
+        places = adds.num_rows + np.arange(tombstones.num_rows)
+        tombstones = tombstones.append_column("place", pa.array(places))
         self._note(actions, removes)
         return PlacedFiles(
             adds.filter(pa.array(~is_removed)),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -20,6 +22,34 @@ if TYPE_CHECKING:
     from deltasql.events import Sink
     from deltasql.settings import Settings
     from deltasql.uri import CatalogUri
+
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_KNOWN = {*vars(logging.makeLogRecord({})), "message", "asctime"}
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per record, with the fields of its event; `error_code` where it has one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as a line."""
+        fields = {key: value for key, value in vars(record).items() if key not in _KNOWN}
+        base = {
+            "time": record.created,
+            "level": record.levelname,
+            "logger": record.name,
+            "text": record.getMessage(),
+        }
+        return json.dumps({**base, **fields}, default=str, ensure_ascii=False)
+
+
+def start_logging(stream: TextIO, verbosity: int, *, as_json: bool) -> None:
+    """Let the package log to a stream: warnings at 0, what it does at 1, everything above."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines() if as_json else logging.Formatter(_TEXT))
+    logging.basicConfig(handlers=[handler])
+    levels = {0: logging.WARNING, 1: logging.INFO}
+    logging.getLogger("deltasql").setLevel(levels.get(verbosity, logging.DEBUG))
 
 
 @dataclass(slots=True)
@@ -101,8 +131,6 @@ class App:
 
         With `-o json` or `ndjson` each line is a JSON object with the fields of its event.
         """
-        from deltasql.cli.logs import start_logging
-
         start_logging(sys.stderr, verbosity, as_json=self.output != "text")
 
     def confirm(self, question: str, *, is_sure: bool, has_way_back: bool = False) -> None:

@@ -181,11 +181,14 @@ class ImportRun:
             row = catalog.imports.find(table.source, table.name)
         except DeltaSqlError:
             return ""  # the catalog is gone, or the place is not this import's
-        if row is None or row.state is not TableState.IMPORTING or not _has_versions(row):
+        if row is None or row.state is not TableState.IMPORTING:
             return ""
+        if row.current_version < row.first_version:
+            return ""  # nothing was loaded yet
         return (
-            f"{_versions(row)} of {row.full_name} are kept: `{self._again(table, '--resume')}` "
-            f"goes on, `{self._command('drop', row.full_name)}` takes them back."
+            f"Versions {row.oldest_version} to {row.current_version} of {row.full_name} are kept: "
+            f"`{self._again(table, '--resume')}` goes on, "
+            f"`{self._command('drop', row.full_name)}` takes them back."
         )
 
     def _interrupted(self, catalog: Catalog, tables: list[LakeTable]) -> int:
@@ -224,11 +227,3 @@ class ImportRun:
     def _target(self) -> list[str]:
         """Return the target as it may be shown: without a password."""
         return [str(parse_uri(self.request.target))] if self.request.target else []
-
-
-def _has_versions(row: TableRow) -> bool:
-    return row.current_version >= row.first_version
-
-
-def _versions(row: TableRow) -> str:
-    return f"Versions {row.oldest_version} to {row.current_version}"

@@ -33,7 +33,6 @@ COMMANDS: Final = {
     "create": ("tables", "Create a table."),
     "cutover": ("imports", "Let SQL take over the log of an imported table."),
     "db": ("admin", "Create, migrate or look at the catalog's database."),
-    "demo": ("demo", "Take a legacy table over, damage its log, repair it: the whole way."),
     "detach": ("change", "Give a table back to ordinary Delta writers."),
     "diff": ("inspect", "List the files that came and went between two versions."),
     "doctor": ("doctor", "Check the installation, the configuration and the catalog."),
@@ -49,7 +48,6 @@ COMMANDS: Final = {
     "restore": ("change", "Bring a table back to the state of an earlier version."),
     "sample": ("inspect", "Print some rows of a table."),
     "show": ("inspect", "Describe a table: state, schema, properties."),
-    "spark": ("spark", "Make Spark start faster."),
     "tables": ("tables", "List the tables of the catalog."),
     "vacuum": ("vacuum", "Delete data files that nothing needs any more."),
     "unfence": ("admin", "Free a log for ordinary Delta writers when its database is lost."),
@@ -85,7 +83,6 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     params=common_options(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Start with: deltasql demo",
 )
 @click.option("--profile", metavar="NAME", help="Use this profile of the configuration.")
 @click.option("--config", metavar="FILE", help="Read this configuration file and no other.")

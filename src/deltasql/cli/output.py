@@ -64,8 +64,11 @@ class Output:
         self.record({key: _joined(value) for key, value in row.items() if key not in parts})
         for key, value in parts.items():
             self._line(f"\n{escape(key)}")
-            fields = value if isinstance(value, list) else _pairs(value)
-            self._part(fields, has_names=isinstance(value, list))
+            if isinstance(value, list):
+                self._part(value, has_names=True)
+            else:
+                pairs = [{"name": name, "value": one} for name, one in value.items()]
+                self._part(pairs, has_names=False)
 
     def _part(self, rows: list[dict[str, Any]], *, has_names: bool) -> None:
         names = list(dict.fromkeys(key for row in rows for key in row))
@@ -114,7 +117,8 @@ class Output:
             return
         cells = [[_to_text(row.get(name)) for name in names] for row in rows]
         right = [all(_is_number(row.get(name)) for row in rows) for name in names]
-        widths = [max([len(name), *map(len, col)]) for name, col in _columns(names, cells)]
+        lengths = [[len(cell) for cell in line] for line in [names, *cells]]
+        widths = [max(column) for column in zip(*lengths, strict=True)]
         if self.stdout.isatty():
             if sum(widths) + 2 * (len(widths) - 1) > shutil.get_terminal_size().columns:
                 self._records(names, cells)
@@ -154,19 +158,11 @@ def _is_part(value: object) -> bool:
     return bool(value) and (isinstance(value, dict) or is_table)
 
 
-def _pairs(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"name": key, "value": value} for key, value in fields.items()]
-
-
 def _joined(value: Any) -> Any:
     """Return a list of plain values as one text."""
     if isinstance(value, list | tuple) and not any(isinstance(one, dict | list) for one in value):
         return ", ".join(map(_to_text, value))
     return value
-
-
-def _columns(names: list[str], cells: list[list[str]]) -> list[tuple[str, list[str]]]:
-    return [(name, [row[place] for row in cells]) for place, name in enumerate(names)]
 
 
 def _is_number(value: object) -> bool:

@@ -8,7 +8,6 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from deltasql.catalog import migrations
 from deltasql.catalog.copies import COPIES
 from deltasql.catalog.forgetting import ForgetPlan, Forgetting
 from deltasql.catalog.rows import TableRow, TableState
@@ -286,10 +285,6 @@ class Catalog:
             commit_id=commit_id, user_metadata=user_metadata, operation=operation, txn=txn
         )
         return Transaction(self._session, options)
-
-    def database_status(self) -> migrations.SchemaStatus:
-        """Return which migrations the database has and which it lacks."""
-        return migrations.status(self._connection.metastore.database)
 
     def store_opener(self, location: str) -> StoreOpener:
         """Return how another process opens the store at a location."""

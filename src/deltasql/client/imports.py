@@ -208,11 +208,11 @@ class TableImport:
     def _load(
         self, loader: Loader, plan: ImportPlan, row: TableRow, store: ObjectStore
     ) -> tuple[ImportPlan, TableRow]:
-        """Load the plan, or leave nothing of it that is not whole."""
+        """Load the plan; of an import that has no whole version then, nothing is left."""
         try:
             return self._load_some_plan(loader, plan, row, store)
         except BaseException:
-            self._give_up(loader.importing, row)
+            loader.importing.give_up(row.table_id)
             raise
 
     def _load_some_plan(
@@ -251,10 +251,6 @@ class TableImport:
             self._properties(row.location),
         )
         return importing.begin(new, plan.first)
-
-    def _give_up(self, importing: Importing, row: TableRow) -> None:
-        """Leave nothing of an import that has no whole version."""
-        importing.give_up(row.table_id)
 
     def _drop_history(self, loader: Loader, plan: ImportPlan, row: TableRow) -> TableRow:
         """Drop the versions that were read only for the state that they lead to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltasql.catalog.copies import require_own_log
@@ -12,9 +13,8 @@ from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.detail import LogLag, log_lag, mirror_detail
 from deltasql.client.opening import LazySession
 from deltasql.client.session import Session
-from deltasql.client.store_checks import StoreCheck, check_stores
 from deltasql.client.worker import health_of, make_reconciler
-from deltasql.errors import BadArgumentError, LeaseLostError, VersionNotFoundError
+from deltasql.errors import BadArgumentError, DeltaSqlError, LeaseLostError, VersionNotFoundError
 from deltasql.mirror.cleanup import LogCleanup
 from deltasql.mirror.config import ReconciliationConfig
 from deltasql.mirror.health import HealthServer
@@ -22,6 +22,7 @@ from deltasql.mirror.reconciler import MirrorReconciler
 from deltasql.mirror.recovery import Recovered, Recovery
 from deltasql.mirror.repair import Decision, MirrorRepair
 from deltasql.mirror.settlement import Repaired, Settlement
+from deltasql.mirror.store_watch import ask_stores, stores_of
 from deltasql.mirror.sweep import Sweep
 from deltasql.parity.data_files import compare_data_files
 from deltasql.parity.log import Finding
@@ -30,6 +31,15 @@ from deltasql.runtime.connection import Connection
 if TYPE_CHECKING:
     from deltasql.client.rebuild import Rebuilt
     from deltasql.importer.adopt import LogAdopter
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCheck:
+    """What a store answered when it was asked for the owner marker of `table`."""
+
+    store: str
+    table: str
+    error: DeltaSqlError | None
 
 
 class Mirror:
@@ -61,11 +71,15 @@ class Mirror:
         return [lag for lag in lags if lag is not None]
 
     def check_stores(self, name: str | None = None) -> list[StoreCheck]:
-        """Ask every store that holds tables, or that of one table; changes nothing."""
-        book = self._connection.metastore
-        rows = [book.table(name)] if name is not None else book.tables()
-        rows = [row for row in rows if row.state in _MIRRORED]
-        return check_stores(rows, self._connection.store_of)
+        """Ask every store that holds tables, or that of one table; changes nothing.
+
+        Each store is asked once, by one of its tables; a local folder is a store of its own.
+        """
+        metastore = self._connection.metastore
+        rows = [metastore.table(name)] if name is not None else metastore.tables()
+        stores = stores_of(row for row in rows if row.state in _MIRRORED)
+        answers = ask_stores(stores, self._connection.store_of)
+        return [StoreCheck(one, stores[one].full_name, answers[one]) for one in sorted(stores)]
 
     def pause(self, name: str) -> None:
         """Let a table's mirror rest: commits go on in SQL, the log stays as it is."""

@@ -6,6 +6,7 @@ once. A run that was cut short goes on where it stopped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -21,9 +22,10 @@ from deltasql.errors import (
     ImportDifferenceError,
     OwnershipError,
     StorageUnavailableError,
+    TableNotFoundError,
 )
 from deltasql.importer.engine import LocalEngine
-from deltasql.importer.load import Loader
+from deltasql.importer.load import GroundError, Loader
 from deltasql.importer.plan import ImportPlan, PlanOptions
 from deltasql.importer.read_plan import read_plan
 from deltasql.log.checkpoint import CheckpointWriter
@@ -79,7 +81,6 @@ def rebuild_table(
     crash_point("after-take-over")
     plan = _load(connection, store, new, accept_differences=accept_differences)
     connection.ownership.forget(table_id)
-    _record_checkpoints(connection, table_id, plan.first)
     unreachable = sum(len(span) for span in plan.left_out)
     return Rebuilt(name, plan.first, plan.head, unreachable, _words(plan.first))
 
@@ -92,12 +93,19 @@ def _load(
     engine = LocalEngine()
     loader = Loader(importing, engine, connection.now_ms)
     plan = read_plan(store, _WHATEVER_IS_LEFT)
-    begun = row = importing.begin(new, plan.first)
+    begun = row = _begin(connection, new, plan)
     reader = reader_of(connection, engine, store, lenient=True)
+    corrupt: list[str] = []
     while row.current_version < plan.head:
-        loader.load(plan, row, store, reader)
+        try:
+            loader.load(plan, row, store, reader)
+        except GroundError as error:
+            corrupt.append(error.message)
+            loader.forget()
+        plan = _plan(store, corrupt)
         row = connection.metastore.table_by_id(new.table_id)
-        plan = read_plan(store, _WHATEVER_IS_LEFT)
+        if row.current_version < row.first_version:
+            begun = row = _begin(connection, new, plan)
     witness = loader.witness
     if begun.current_version >= begun.first_version or witness.missed_state:
         plan, witness = reread_source(store, row, engine, reader)
@@ -106,8 +114,28 @@ def _load(
     if not (outcome.is_equal or accept_differences):
         raise _difference_error(row, outcome)
     importing.index(new.table_id)
+    _record_checkpoints(connection, new.table_id, plan.first)
     importing.finish(new.table_id, TableState.ACTIVE)
     return plan
+
+
+def _plan(store: ObjectStore, corrupt: Sequence[str]) -> ImportPlan:
+    """Plan what is left of the log, without the checkpoints that proved corrupt."""
+    plan = read_plan(store, _WHATEVER_IS_LEFT)
+    for reason in corrupt:
+        plan = plan.without_base(reason) if plan.base is not None else plan
+    return plan
+
+
+def _begin(connection: Connection, new: NewTable, plan: ImportPlan) -> TableRow:
+    """Begin, or go on; what was begun on another checkpoint and has no version yet goes."""
+    importing = connection.metastore.importing()
+    with suppress(TableNotFoundError):
+        row = connection.metastore.table_by_id(new.table_id)
+        is_empty = row.state is TableState.IMPORTING and row.current_version < row.first_version
+        if is_empty and row.first_version != plan.first:
+            importing.erase(new.table_id)
+    return importing.begin(new, plan.first)
 
 
 def _difference_error(row: TableRow, outcome: Validation) -> ImportDifferenceError:

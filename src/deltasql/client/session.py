@@ -76,7 +76,7 @@ class Session:
                 self.own_logs.require(request.known)
         started = time.monotonic()
         try:
-            done = self.connection.metastore.commit(
+            done = self.connection.metastore.committer.commit(
                 requests, transaction_id=transaction_id, reads=reads
             )
         except CommitConflictError as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 from weakref import finalize
 
 import msgspec
@@ -51,8 +51,6 @@ from deltasql.protocol.stats import parse_stats
 from deltasql.protocol.validate import check_commit
 from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
-
-Isolated = Literal["blind", "whole"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class OpenFile:
         self._writer.close()
         self.size = self._sink.tell()
         self._stack.close()
-        return self.size, self._stats()
+        return self.size, footer_stats(self._footers[0], self._layout, self._has_nan)
 
     def abandon(
         self,
@@ -157,6 +157,3 @@ class OpenFile:
                     values = pc.struct_field(values, [values.type.get_field_index(name)])
                 if pc.any(pc.is_nan(values)).as_py():
                     self._has_nan.add(leaf.physical)
-
-    def _stats(self) -> str:
-        return footer_stats(self._footers[0], self._layout, self._has_nan)

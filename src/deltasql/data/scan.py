@@ -72,7 +72,11 @@ def scan_files(
     """
     plan = plan_scan(spec, columns, predicate)
     reader = FileReader(plan, store, spec.allowed_roots, spec.open_root)
-    wanted = (one for one in _files(files) if _may_match(one, predicate))
+    wanted = (
+        one
+        for one in _files(files)
+        if predicate is None or may_match(predicate, None, one.partition_values)
+    )
     tasks = (_bind(reader, one) for one in wanted)
     yield from in_order(tasks, threads=max(1, spec.threads))
 
@@ -130,10 +134,6 @@ def _file(row: dict[str, Any]) -> FileToRead:
         )
     except (msgspec.MsgspecError, MalformedActionError) as error:
         raise CorruptDataError(f"The entry of the file {row['path']} is malformed.") from error
-
-
-def _may_match(file: FileToRead, predicate: Predicate | None) -> bool:
-    return predicate is None or may_match(predicate, None, file.partition_values)
 
 
 def _bind(reader: FileReader, file: FileToRead) -> Callable[[], Iterator[pa.RecordBatch]]:

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.importing import Importing
 from deltasql.catalog.rows import TableRow
-from deltasql.errors import MalformedActionError, UnsupportedFeatureError, VacuumedError
+from deltasql.errors import (
+    BadArgumentError,
+    MalformedActionError,
+    UnsupportedFeatureError,
+    VacuumedError,
+)
 from deltasql.importer.commit_files import CommitFile, CommitFiles
 from deltasql.importer.listing import newer_commits
 from deltasql.importer.parse import read_window
@@ -22,7 +27,7 @@ from deltasql.protocol.files import commit_key
 from deltasql.storage.port import ObjectStore
 
 # What a window of many versions may be refused for, and most of its versions are not.
-_ONE_BY_ONE = (MalformedActionError, UnsupportedFeatureError, VacuumedError)
+_ONE_BY_ONE = (MalformedActionError, UnsupportedFeatureError, VacuumedError, BadArgumentError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,7 +13,7 @@ from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.cutover import Claim, CutoverBook, noted_claim
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.crash import crash_point
-from deltasql.errors import CutoverError, OwnershipError
+from deltasql.errors import CutoverError, DeltaSqlError, OwnershipError, StorageError
 from deltasql.importer.commit_files import CommitFiles
 from deltasql.importer.listing import newer_commits
 from deltasql.importer.parse import read_window, window_of
@@ -81,9 +82,7 @@ class Cutover:
         for lost in range(_RACES):
             begun = noted_claim(self.book.database, row.table_id)
             if begun is None:
-                row, window = self._ahead(row)
-                begun = self._new_claim(row, window)
-                CutoverBook(self.book.database).note(row.table_id, begun)
+                row, begun = self._claim_next(row)
             if self._put(begun):
                 return self._won(row, begun, lost)
             crash_point("after-claim-lost")
@@ -94,6 +93,18 @@ class Cutover:
             hint="Nothing was claimed. Pause the other writers for a moment and try again.",
             table=row.full_name,
         )
+
+    def _claim_next(self, row: TableRow) -> tuple[TableRow, Claim]:
+        """Note a claim for the log's next number; where that is refused the marker goes again."""
+        try:
+            row, window = self._ahead(row)
+            begun = self._new_claim(row, window)
+        except DeltaSqlError:
+            with suppress(StorageError):
+                self.store.delete(OWNER_KEY)
+            raise
+        CutoverBook(self.book.database).note(row.table_id, begun)
+        return row, begun
 
     def _put(self, begun: Claim) -> bool:
         crash_point("before-claim-put")

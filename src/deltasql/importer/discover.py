@@ -30,11 +30,6 @@ class _Folder:
     below: tuple[str, ...]
 
 
-def find_tables(store: ObjectStore) -> Iterator[str]:
-    """Yield every folder below the store's root that holds a Delta table; see `find_logs`."""
-    return (found.folder for found in find_logs(store) if found.has_version)
-
-
 def find_logs(store: ObjectStore) -> Iterator[FoundLog]:
     """Yield every folder below the store's root that holds a Delta log, outer ones first.
 

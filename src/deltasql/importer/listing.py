@@ -14,7 +14,6 @@ from itertools import count
 from deltasql.errors import ObjectNotFoundError
 from deltasql.importer.commit_files import CommitFile, CommitFiles
 from deltasql.importer.hint import judge_hint
-from deltasql.importer.no_log import look_around
 from deltasql.importer.plan_warnings import PlanWarning, Tally, WarningCode
 from deltasql.log.owner import OWNER_KEY
 from deltasql.log.segment import incomplete_checkpoints, usable_checkpoints
@@ -33,6 +32,8 @@ _LARGEST_HINT = 4 * 1024 * 1024
 _NUMBERED = re.compile(r"(\d+)\.(json|crc|checkpoint\..+)", re.ASCII)
 _STAGED = frozenset({"_staged_commits", "_commits"})
 _SIDECARS = "_sidecars"
+_NAMED = 3
+_LOOKED_AT = 200
 _BESIDE = {
     LogFileKind.COMPACTION: WarningCode.COMPACTED_FILES,
     LogFileKind.CHECKSUM: WarningCode.CHECKSUM_FILES,
@@ -249,3 +250,25 @@ def newer_commits(store: ObjectStore, version: int) -> Iterator[CommitFile]:
         except ObjectNotFoundError:
             return
         yield CommitFile(each, info.size, info.modified_ms)
+
+
+def look_around(store: ObjectStore) -> str:
+    """Return a hint: what lies at the place, or what else the caller may have meant."""
+    log = LOG_FOLDER.rstrip("/")
+    if store.uri.rstrip("/").rpartition("/")[2] == log:
+        return f"Give the table's folder, which holds {log}, not {log} itself."
+    folders = store.folders()
+    tables = [
+        folder.rstrip("/")
+        for folder in folders[:_LOOKED_AT]
+        if LOG_FOLDER in (below.removeprefix(folder) for below in store.folders(folder))
+    ]
+    if tables:
+        named = ", ".join(repr(name) for name in tables[:_NAMED])
+        more = " and others" if len(tables) > _NAMED else ""
+        return f"There are tables below it: {named}{more}; `deltasql import --lake` takes them all."
+    alike = [folder.rstrip("/") for folder in folders if folder.lower().strip("_/") == "delta_log"]
+    if alike:
+        told = "is empty" if alike[0] == log else f"is not the {log} that Delta's readers look for"
+        return f"The folder {alike[0]!r} {told}."
+    return f"It holds no folder {log}; check how the location is spelled."

@@ -15,7 +15,7 @@ from deltasql.catalog.database import UniqueViolationError
 from deltasql.catalog.importing import Importing
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.segment_fold import ascending
-from deltasql.errors import MalformedActionError, UnsupportedFeatureError
+from deltasql.errors import BadArgumentError, MalformedActionError, UnsupportedFeatureError
 from deltasql.importer.engine import Engine
 from deltasql.importer.ground import ground_row, ground_window
 from deltasql.importer.plan import ImportPlan
@@ -35,7 +35,12 @@ from deltasql.protocol.actions import Metadata, Protocol
 from deltasql.storage.port import ObjectStore
 
 # What a whole segment may fail by, and most of its windows do not.
-_ONE_BY_ONE = (MalformedActionError, UnsupportedFeatureError, UniqueViolationError)
+_ONE_BY_ONE = (
+    MalformedActionError,
+    UnsupportedFeatureError,
+    UniqueViolationError,
+    BadArgumentError,
+)
 
 
 class GroundError(MalformedActionError):

@@ -6,7 +6,7 @@ beginning is gone, or, with `checkpoint_only` or `from_version`, of one that is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from deltasql.errors import (
@@ -17,12 +17,10 @@ from deltasql.errors import (
 )
 from deltasql.importer import gaps
 from deltasql.importer.commit_files import CommitFiles, VersionRange
-from deltasql.importer.estimate import SQLITE, Counts, Estimate, Rates, Sizes, estimate
-from deltasql.importer.listing import Checkpoint, LogListing, sort_listing
+from deltasql.importer.listing import Checkpoint, LogListing
 from deltasql.importer.plan_warnings import PlanWarning, WarningCode, corrupt_checkpoint
 from deltasql.importer.reach import Reach, Start, find_reach
 from deltasql.protocol.files import LogFile, LogFileKind, commit_key
-from deltasql.storage.port import ObjectInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,21 +97,6 @@ class ImportPlan:
         return max(self.first, self.options.from_version or 0)
 
     @property
-    def versions(self) -> int:
-        """How many versions will be read."""
-        return self.head - self.first + 1
-
-    @property
-    def is_owned(self) -> bool:
-        """Whether a deltasql catalog has left its marker beside the log."""
-        return self.listing.is_owned
-
-    @property
-    def json_bytes(self) -> int:
-        """The size of all commit files that will be read."""
-        return self.commits.bytes
-
-    @property
     def base_bytes(self) -> int:
         """The size of the checkpoint that will be read, with its share of the sidecars."""
         if self.base is None:
@@ -122,10 +105,6 @@ class ImportPlan:
             return self.base.size
         sharing = sum(one.kind is LogFileKind.V2 for one in self.listing.checkpoints)
         return self.base.size + self.listing.sidecar_bytes // sharing
-
-    def estimate(self, counts: Counts | None = None, rates: Rates = SQLITE) -> Estimate:
-        """Return about how long the import will take and how big the database will become."""
-        return estimate(Sizes(len(self.commits), self.json_bytes, self.base_bytes), counts, rates)
 
     def without_base(self, reason: str) -> ImportPlan:
         """Return the plan on the next candidate, now that `base` proved corrupt.
@@ -150,27 +129,16 @@ class ImportPlan:
             ) from error
 
 
-def make_plan(
-    files: Iterable[ObjectInfo],
-    hint: bytes | None = None,
-    options: PlanOptions | None = None,
-    *,
-    uri: str = "",
-) -> ImportPlan:
-    """Return what an import of a log with these files will read.
-
-    Raises:
-        ObjectNotFoundError: nothing among them counts.
-        LogGapError, MalformedActionError: a version is missing or empty.
-        VersionNotFoundError: the wanted beginning or end cannot be reconstructed.
-    """
-    return plan_listing(sort_listing(files, hint, uri), options or PlanOptions())
-
-
 def plan_listing(
     listing: LogListing, options: PlanOptions, *, refused: tuple[Checkpoint, ...] = ()
 ) -> ImportPlan:
-    """Return what an import will read, standing on none of the checkpoints in `refused`."""
+    """Return what an import will read, standing on none of the checkpoints in `refused`.
+
+    Raises:
+        ObjectNotFoundError: nothing in the listing counts.
+        LogGapError, MalformedActionError: a version is missing or empty.
+        VersionNotFoundError: the wanted beginning or end cannot be reconstructed.
+    """
     usable = [checkpoint for checkpoint in listing.checkpoints if checkpoint not in refused]
     reach = find_reach(listing.commits, usable, _head(listing, options))
     starts = _choose(reach, replace(listing, checkpoints=tuple(usable)), options)

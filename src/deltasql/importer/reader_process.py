@@ -59,11 +59,6 @@ class ReaderProcess:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def pid(self) -> int:
-        """The process's number."""
-        return self._process.pid
-
     def do(self, task: Task) -> Rows:
         """Return what a task is to read.
 

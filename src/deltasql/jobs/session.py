@@ -19,7 +19,6 @@ from typing import IO, TYPE_CHECKING
 
 from deltasql.errors import BadArgumentError, MissingExtraError, TableImportError
 from deltasql.jobs.causes import first_cause
-from deltasql.jobs.class_archive import archive_options
 from deltasql.jobs.environment import environment, spark_environment
 from deltasql.jobs.java import INSTALL, find_java
 
@@ -155,8 +154,7 @@ def _start(master: str, conf: Mapping[str, str]) -> SparkContext:
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
     master, own = _with_attempts(master), spark_environment(master)
-    java = archive_options(own["JAVA_HOME"], os.environ)
-    spark_conf = SparkConf(loadDefaults=False).setAll(list(_settings(master, conf, java).items()))
+    spark_conf = SparkConf(loadDefaults=False).setAll(list(_settings(master, conf).items()))
     with tempfile.TemporaryFile() as told, environment(own):
         # a JVM that an earlier session of this process has left is used again
         gateway = getattr(SparkContext, "_gateway", None)
@@ -190,8 +188,8 @@ def _with_attempts(master: str) -> str:
     return master if local is None else f"local[{local[1] or 1},{_ATTEMPTS}]"
 
 
-def _settings(master: str, conf: Mapping[str, str], archive: str) -> dict[str, str]:
-    java = " ".join(filter(None, [_FAST_JAVA, archive, conf.get(_JAVA_OPTIONS)]))
+def _settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    java = " ".join(filter(None, [_FAST_JAVA, conf.get(_JAVA_OPTIONS)]))
     return {**_FAST, **conf, "spark.master": master, _JAVA_OPTIONS: java}
 
 

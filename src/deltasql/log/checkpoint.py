@@ -58,11 +58,6 @@ class CheckpointFile:
         """The object's key below the table's root."""
         return checkpoint_path(self.version)
 
-    @property
-    def hint(self) -> LastCheckpoint:
-        """What `_last_checkpoint` says of it."""
-        return LastCheckpoint(self.version, self.rows, self.size, self.adds)
-
 
 @dataclass(slots=True)
 class CheckpointWriter:

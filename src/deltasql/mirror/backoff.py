@@ -23,8 +23,3 @@ class Backoff:
         """Return a pause between half of the longest and the longest: many workers spread out."""
         whole = self.longest(attempt)
         return whole / 2 + self.roll() * whole / 2
-
-
-def calculate_backoff(attempt: int, base_s: float = 1.0, limit_s: float = 60.0) -> float:
-    """Return 1, 2, 4, 8, 16 … seconds for attempts 0, 1, 2, 3, 4 …, never above the limit."""
-    return Backoff(base_s, limit_s).longest(attempt)

@@ -22,6 +22,7 @@ from deltasql.mirror.recovery import Adopter
 from deltasql.mirror.saved import keep_aside, read_whole
 from deltasql.mirror.settlement import Repaired, Settlement
 from deltasql.parity.log import Difference, Effort, Finding, compare_log, is_checkpoint
+from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind
 from deltasql.storage.port import ObjectStore
 
 
@@ -164,7 +165,13 @@ class MirrorRepair:
                 return Repaired(finding, done=done, what=what)
 
     def _let_go(self, row: TableRow, store: ObjectStore, finding: Finding) -> Repaired:
-        """Nobody can write anew what another writer left beside the commits; nobody needs it."""
+        """Nobody can write anew what another writer left beside our commits.
+
+        Readers of a commit from before our first one need it as long as no checkpoint is above it.
+        """
+        if not self._stands_without(row, finding):
+            what = "another worker writes checkpoints just now"
+            return Repaired(finding, done=False, what=what)
         what = "another writer's; no longer looked for"
         if finding.difference is Difference.CHANGED_FILE:
             what = f"another writer's; put aside at {_keep_aside(store, finding.key)}"
@@ -172,6 +179,16 @@ class MirrorRepair:
             crash_point("inherited-put-aside")
         self.log_files.forget(row.table_id, finding.key)
         return Repaired(finding, done=True, what=what)
+
+    def _stands_without(self, row: TableRow, finding: Finding) -> bool:
+        """Make sure that a checkpoint is above a commit that is lost."""
+        file = LogFile.parse(finding.key.removeprefix(LOG_FOLDER))
+        if file is None or file.kind is not LogFileKind.COMMIT:
+            return True
+        newest = self.log_files.newest_checkpoint(row.table_id)
+        if newest is not None and newest.version >= file.version:
+            return True
+        return self.checkpointer.write(row, row.mirrored_through) is not None
 
     def _checkpoint_again(self, row: TableRow, store: ObjectStore, finding: Finding) -> bool:
         """Write a checkpoint anew, or the hint that names it; False while another worker does."""

@@ -7,12 +7,17 @@ deleted, so that no commit can come to need them meanwhile.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
 from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltasql.catalog.catalog import SqlCatalog
 from deltasql.catalog.leases import Lease, Leases
@@ -29,7 +34,6 @@ from deltasql.catalog.vacuum_book import (
 )
 from deltasql.crash import crash_point
 from deltasql.errors import BadArgumentError, LeaseLostError
-from deltasql.mirror.key_set import KeySet
 from deltasql.mirror.orphans import Orphanage, find_orphans
 from deltasql.protocol.partitioning import physical_partition_columns
 from deltasql.protocol.properties import read_interval
@@ -211,3 +215,24 @@ def _ended_batch(files: Iterable[EndedFile], kept: KeySet) -> _Batch:
             sizes[key] = file.size if key == file.data_key else 0
     objects = tuple(Vacuumed(key, size, is_orphan=False) for key, size in sizes.items())
     return _Batch(objects, tuple(ended))
+
+
+class KeySet:
+    """Tells whether a key may be among those it was made of, at eight bytes a key.
+
+    Two keys of one hash are taken for the same: whoever protects objects by this set keeps one
+    too many then.
+    """
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        hashes = array("q", (hash(key) for key in keys))
+        found = pa.Array.from_buffers(pa.int64(), len(hashes), [None, pa.py_buffer(hashes)])
+        in_order = found.take(pc.sort_indices(found)) if len(found) else found
+        self._sorted = memoryview(in_order.buffers()[1] or b"").cast("q")[: len(found)]
+
+    def __contains__(self, key: object) -> bool:
+        place = bisect_left(self._sorted, hash(key))
+        return place < len(self._sorted) and self._sorted[place] == hash(key)
+
+    def __len__(self) -> int:
+        return len(self._sorted)

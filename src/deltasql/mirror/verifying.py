@@ -107,7 +107,7 @@ class PeriodicVerify:
             last = known.get(row.table_id)
             if last is not None and now - last.started_at < self.interval_ms - slot:
                 break
-            if _is_even(row) and self.is_store_up(row):
+            if row.mirrored_through >= row.current_version and self.is_store_up(row):
                 # where another worker is at this one, the turn is his
                 return _pause(slot / 1000) if self._take(row, last, stop) else _LONGEST_PAUSE_S
         return _LONGEST_PAUSE_S
@@ -241,10 +241,6 @@ class _Keeper:
 def _turn(last: Verification | None) -> int:
     """The longest ago goes first; what never had a turn goes before all."""
     return -1 if last is None else last.started_at
-
-
-def _is_even(row: TableRow) -> bool:
-    return row.mirrored_through >= row.current_version
 
 
 def _pause(seconds: float) -> float:

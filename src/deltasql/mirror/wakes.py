@@ -34,11 +34,6 @@ class Wakes:
     _failures: int = 0
     _open_at: float = 0.0
 
-    @property
-    def hears(self) -> bool:
-        """Whether signs of commits arrive now."""
-        return self._watch is not None
-
     def listen(self) -> None:
         """Open the watch, if it is time to; before a look for work, so that nothing is missed."""
         if self.open_watch is None or self._watch is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from deltasql.errors import SchemaError
 from deltasql.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
@@ -246,9 +246,3 @@ def invariant(field: StructField) -> str | None:
     """Return the SQL expression that the column's values must satisfy, if there is one."""
     text = field.metadata.get(INVARIANTS)
     return text if isinstance(text, str) else None
-
-
-def type_changes(field: StructField) -> list[Mapping[str, Any]]:
-    """Return how the column's type was widened, oldest first."""
-    changes = field.metadata.get(TYPE_CHANGES)
-    return [one for one in changes if isinstance(one, dict)] if isinstance(changes, list) else []

@@ -1,7 +1,7 @@
 """Filters over a table: one door to parsing, pruning and exact evaluation.
 
 `parse_predicate` gives a frozen value; `may_match` and `index_ranges` prune files with it, keeping
-too much rather than too little; `evaluate` and `to_arrow` decide rows exactly.
+too much rather than too little; `to_arrow` decides rows exactly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from deltasql.protocol.predicate_ast import (
     Predicate,
     columns_of,
 )
-from deltasql.protocol.predicate_match import evaluate, may_match, surely_holds
+from deltasql.protocol.predicate_match import may_match, surely_holds
 from deltasql.protocol.predicate_parse import parse_predicate
 from deltasql.protocol.predicate_ranges import IndexRange, index_ranges, parts_without_range
 
@@ -43,7 +43,6 @@ __all__ = [
     "Or",
     "Predicate",
     "columns_of",
-    "evaluate",
     "index_ranges",
     "may_match",
     "parse_predicate",

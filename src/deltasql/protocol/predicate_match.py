@@ -139,20 +139,6 @@ def _split_facts(known: Known, is_nan_at: Mapping[Column, bool], column: Column)
     return replace(facts, may_be_nan=False)
 
 
-def evaluate(predicate: Predicate, values: Mapping[str, Value | None]) -> bool | None:
-    """Return the filter's exact answer for one row of typed values, keyed by physical names.
-
-    Raises:
-        KeyError: the filter names a column that has no value here.
-    """
-
-    def known(column: Column) -> Facts:
-        return _exactly(values[".".join(column.physical)])
-
-    (answer,) = answers(predicate, known)
-    return answer
-
-
 def answers(predicate: Predicate, known: Known) -> Answers:
     """Return all answers that rows of a file with these facts may give."""
     match predicate:

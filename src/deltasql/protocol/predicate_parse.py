@@ -59,6 +59,14 @@ _CASTS: dict[str, RawKind] = {
     "TIMESTAMPLTZ": "timestamp",
     "TIMESTAMPNTZ": "timestamp",
 }
+# The parts of a node that are read here. Any other that is set changes what the node means: such a
+# filter is refused, so that a part that a newer sqlglot adds is never passed over.
+_PARTS = frozenset(
+    {
+        *("this", "expression", "expressions", "low", "high", "negate", "query", "unnest"),
+        *("to", "safe", "is_string", "quoted", "table", "db", "catalog"),
+    }
+)
 # How sqlglot shows numbers with a suffix: 5L, 1.5D, 10BD.
 _SUFFIXED = {"TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long"}
 
@@ -77,7 +85,7 @@ def parse_predicate(
         raise BadPredicateError("The filter is empty or longer than a million characters.")
     parse, failure = _parser()
     try:
-        return _Reader(schema, mode, zone).read(parse(text))
+        return _Reader(schema, mode, zone).read_whole(parse(text))
     except failure as error:
         raise BadPredicateError(f"The filter cannot be understood: {_reason(error)}.") from error
     except RecursionError as error:
@@ -127,7 +135,7 @@ def _conjuncts(node: Node) -> list[Node]:
 
 def _readable(reader: _Reader, node: Node) -> Predicate | None:
     try:
-        return reader.read(node)
+        return reader.read_whole(node)
     except (BadPredicateError, RecursionError):
         return None
 
@@ -162,14 +170,21 @@ class _Reader:
         self._mode = mode
         self._zone = zone
 
+    def read_whole(self, node: Node) -> Predicate:
+        """Read a filter, or a part of one that stands for itself."""
+        for part in node.walk():
+            if any(value and name not in _PARTS for name, value in part.args.items()):
+                raise _unsupported(part)
+        return self.read(node)
+
     def read(self, node: Node) -> Predicate:
-        read = getattr(self, f"_read_{type(node).__name__.lower()}", None)
-        if type(node).__name__ in _OPERATORS:
-            return self._read_comparison(node)
+        kind = type(node).__name__
+        name = "comparison" if kind in _OPERATORS else kind.lower()
+        read = getattr(self, f"_read_{name}", None)
         if read is None:
             raise _unsupported(node)
         found: Predicate = read(node)
-        return found
+        return Not(found) if node.args.get("negate") else found
 
     def _read_paren(self, node: Node) -> Predicate:
         return self.read(node.this)

@@ -74,11 +74,3 @@ class TableState:
             self.domains.pop(domain.domain, None)
         else:
             self.domains[domain.domain] = domain
-
-
-def replay(commits: Iterable[tuple[int, Iterable[Action]]]) -> TableState:
-    """Return the state after the commits, which come in version order."""
-    state = TableState()
-    for version, actions in commits:
-        state.apply(version, actions)
-    return state

@@ -128,7 +128,6 @@ SHORT = Primitive("short")
 STRING = Primitive("string")
 TIMESTAMP = Primitive("timestamp")
 TIMESTAMP_NTZ = Primitive("timestamp_ntz")
-VARIANT = Primitive("variant")
 VOID = Primitive("void")
 
 

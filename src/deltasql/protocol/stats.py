@@ -34,6 +34,9 @@ _DECODER = msgspec.json.Decoder(float_hook=Number)
 _MILLISECOND = 1000
 _EXACT_DIGITS = 15  # every decimal of so many digits survives a double
 _NOT_A_DOUBLE = 18  # no double is printed with so many digits
+# Some writers print decimals by way of doubles: of the digits, and of a power of ten that is itself
+# a product of up to 38 factors. Each step may be wrong by 2^-53 of the value.
+_DOUBLE_ERROR = 2.0**-46
 _INDEX_LENGTH = 64  # characters of a text that an index keeps
 _CUT_AT = 32  # where writers begin to cut strings
 _LAST_CHARACTER = "\U0010ffff"
@@ -168,12 +171,12 @@ def _decimal(raw: Any, column: Leaf, upper: bool) -> Value | None:
     precision = column.type.precision if isinstance(column.type, Decimal) else 0
     if precision <= _EXACT_DIGITS or digits >= _NOT_A_DOUBLE:
         return number
-    # Some writers print decimals by way of a double: the true bound may be one step further out.
     try:
         near = float(number)
     except OverflowError:
         return None
-    further = math.nextafter(near, math.inf if upper else -math.inf)
+    outwards = math.inf if upper else -math.inf
+    further = math.nextafter(near + math.copysign(near * _DOUBLE_ERROR, outwards), outwards)
     return Number(further) if math.isfinite(further) else None
 
 

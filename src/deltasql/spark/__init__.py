@@ -4,12 +4,10 @@ from deltasql.spark.change_feed import read_changes
 from deltasql.spark.datasource import register
 from deltasql.spark.read import attach, explain, read
 from deltasql.spark.session import session
-from deltasql.spark.totals import aggregate
 from deltasql.spark.transaction import run_transaction, sql, transaction
 from deltasql.spark.write import write
 
 __all__ = [
-    "aggregate",
     "attach",
     "explain",
     "read",

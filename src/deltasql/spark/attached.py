@@ -27,11 +27,6 @@ def note_views(spark: SparkSession, catalog_id: str, views: Mapping[str, str]) -
     spark.conf.set(_KEY, json.dumps({**known, catalog_id: dict(views)}))
 
 
-def attached_views(spark: SparkSession) -> dict[str, str]:
-    """Return the tables of all views that were made, by the names of the views."""
-    return {view: table for views in _remembered(spark).values() for view, table in views.items()}
-
-
 def _is_ours(spark: SparkSession, view: str, table: AttachedTable) -> bool:
     return not is_classic(spark) or attached_table(spark, view) == table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from pyspark.sql import DataFrame, types
+from pyspark.sql import types
 
 from deltasql.protocol.columns import MappingMode, field_id, physical_name
 from deltasql.protocol.schema import DataType, StructField, StructType, parse_schema
@@ -12,15 +12,6 @@ from deltasql.spark.schema import FIELD_ID, changed, parsed
 
 # All else that Spark keeps beside a column is its own affair, or that of the table it came from.
 _KEPT = ("comment",)
-
-
-def frame_schema(frame: DataFrame) -> StructType:
-    """Return the columns that a DataFrame brings, all of them nullable, as Delta takes them.
-
-    Raises:
-        SchemaError: there is a type that Delta cannot hold.
-    """
-    return taken_schema(frame.schema)
 
 
 def taken_schema(schema: types.StructType) -> StructType:

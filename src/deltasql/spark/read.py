@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
+from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.table import Table
@@ -22,7 +23,6 @@ from deltasql.protocol.predicate_parse import UnderstoodFilter
 from deltasql.settings import Settings
 from deltasql.spark.address import open_catalog, open_table
 from deltasql.spark.attached import note_views
-from deltasql.spark.counted_frame import counted
 from deltasql.spark.delta_scan import delta_can_scan, scan_by_delta
 from deltasql.spark.filter_meaning import sound_part, understood
 from deltasql.spark.native_scan import FileList, scan_natively
@@ -51,6 +51,28 @@ class ReadOptions:
         return {"settings": self.settings, "storage_options": self.storage_options}
 
 
+class CountedFrame(ClassicFrame):
+    """The rows of one version of a table, or of some of its partitions, counted by SQL.
+
+    A DataFrame derived from it is an ordinary one.
+    """
+
+    rows: int
+
+    def count(self) -> int:
+        """Return the number of rows without a job."""
+        return self.rows
+
+
+def _counted(frame: DataFrame, rows: int | None) -> DataFrame:
+    """Return the same DataFrame; with a number of rows, one that knows it."""
+    if rows is None or not isinstance(frame, ClassicFrame):
+        return frame
+    found = CountedFrame(frame._jdf, frame.sparkSession)  # noqa: SLF001 (as Spark makes its own)
+    found.rows = rows
+    return found
+
+
 def read(
     spark: SparkSession, uri: str | None = None, table: str | None = None, **options: Any
 ) -> DataFrame:
@@ -66,7 +88,7 @@ def read(
         TableNotFoundError, VersionNotFoundError: there is no such table or version.
         UnsupportedFeatureError: the table needs a reader feature that deltasql lacks.
     """
-    chosen = read_options(options)
+    chosen = _read_options(options)
     with open_table(uri, table, **chosen.opening) as (_, found):
         return _frame(spark, uri, found, chosen)
 
@@ -76,7 +98,7 @@ def explain(uri: str | None = None, table: str | None = None, **options: Any) ->
 
     The session is this thread's, if it has one: Delta's reader may be there, or not.
     """
-    chosen = read_options(options)
+    chosen = _read_options(options)
     with open_table(uri, table, **chosen.opening) as (_, found):
         return _plan(SparkSession.getActiveSession(), found, chosen)[1]
 
@@ -87,7 +109,7 @@ def attach(spark: SparkSession, uri: str | None = None, **options: Any) -> tuple
     A table of a namespace becomes `namespace_name`, because a temporary view has one name. Views
     that an earlier call made of tables which are gone by now are dropped.
     """
-    chosen = read_options(options)
+    chosen = _read_options(options)
     views: dict[str, str] = {}
     with open_catalog(uri, **chosen.opening) as catalog:
         for info in catalog.tables():
@@ -102,7 +124,7 @@ def attach(spark: SparkSession, uri: str | None = None, **options: Any) -> tuple
     return tuple(views)
 
 
-def read_options(options: Mapping[str, Any]) -> ReadOptions:
+def _read_options(options: Mapping[str, Any]) -> ReadOptions:
     """Return the options of a read.
 
     Raises:
@@ -118,20 +140,13 @@ def read_options(options: Mapping[str, Any]) -> ReadOptions:
         ) from None
 
 
-def settled(
-    spark: SparkSession | None, table: Table, options: ReadOptions
-) -> tuple[Snapshot, UnderstoodFilter]:
-    """Return the version that options name, and what SQL understands of their filter."""
-    zone = session_zone(spark)
-    moment = None if options.timestamp is None else to_ms(options.timestamp, zone)
-    snapshot = table.snapshot(options.version, moment)
-    return snapshot, understood(snapshot, options.where, zone)
-
-
 def _plan(
     spark: SparkSession | None, table: Table, options: ReadOptions
 ) -> tuple[Snapshot, ReadPlan]:
-    snapshot, wanted = settled(spark, table, options)
+    zone = session_zone(spark)
+    moment = None if options.timestamp is None else to_ms(options.timestamp, zone)
+    snapshot = table.snapshot(options.version, moment)
+    wanted = understood(snapshot, options.where, zone)
     partitions = snapshot.metadata.partition_columns
     sound = sound_part(wanted.predicate, snapshot.schema, partitions)
     plan = plan_read(snapshot, table.store, sound)
@@ -159,7 +174,7 @@ def _frame(spark: SparkSession, uri: str | None, table: Table, options: ReadOpti
         frame = _filtered(frame, options.where)
     if options.columns is not None:
         frame = frame.select(*_columns(snapshot, options.columns))
-    return counted(frame, plan.rows)
+    return _counted(frame, plan.rows)
 
 
 def _filtered(frame: DataFrame, where: str) -> DataFrame:

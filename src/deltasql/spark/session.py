@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,13 +9,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from deltasql.errors import BadArgumentError
-from deltasql.jobs.class_archive import archive_options
 from deltasql.jobs.environment import environment, spark_environment
 from deltasql.spark.delta import delta_settings, require_delta
 
 _DEFAULT_MASTER = "local[*]"
-# Beside the options of the user's own configuration, which those of a session would replace.
-_JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 _SETTINGS = {
     "spark.app.name": "deltasql",
     # Delta's own writer follows the session: INT96 has no bounds in the footer
@@ -36,7 +32,7 @@ def session(
 
     `delta` brings Delta Spark, which transactions need: True gets its jar by its name, a path is
     a directory that holds it. `conf` goes before what is set here. Without Java on the machine
-    the one from pip is taken. `deltasql spark prepare` makes later starts faster.
+    the one from pip is taken.
 
     Raises:
         MissingExtraError: Java is missing, or the running session has no Delta.
@@ -46,11 +42,8 @@ def session(
     if found is not None:
         return _suiting(found, master, wants_delta=delta is not False)
     chosen = master or _DEFAULT_MASTER
-    own = spark_environment(chosen)
     given = {**_SETTINGS, **delta_settings(delta), **(conf or {}), "spark.master": chosen}
-    java = archive_options(own["JAVA_HOME"], os.environ)
-    own[_JAVA_OPTIONS] = " ".join(filter(None, [os.environ.get(_JAVA_OPTIONS), java]))
-    with environment(own), warnings.catch_warnings():
+    with environment(spark_environment(chosen)), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pyspark's opinion of the pandas beside it
         return SparkSession.builder.config(map=dict(given)).getOrCreate()
 

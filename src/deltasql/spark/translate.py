@@ -6,9 +6,12 @@ path, in Hadoop's spelling `file:/x`; what Delta Spark adds is relative to the s
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -16,11 +19,13 @@ from deltasql.catalog.objects import is_absolute, vector_path
 from deltasql.errors import InvalidCommitError, UnsupportedFeatureError
 from deltasql.protocol.actions import Action, Add, Cdc, DeletionVector, Remove
 from deltasql.protocol.identity import FileKey, file_key, path_key
-from deltasql.spark.hadoop_paths import with_letters, without_letters
 from deltasql.spark.row_versions import right_version
 
 _LOCAL = "file:///"
 _UUID_CHARS = 20
+_ENCODED = re.compile(r"(?:%[89A-F][0-9A-F])+")
+_LETTERS = re.compile(r"[^\x00-\x7f]+")
+_LAST_CONTROL = "\x9f"
 FileAction = TypeVar("FileAction", Add, Remove)
 
 
@@ -180,4 +185,31 @@ def staged_vector(vector: DeletionVector | None, place: StagedPlace) -> Deletion
         return vector
     return msgspec.structs.replace(
         vector, storage_type="p", path_or_inline_dv=staged_path(path, place)
+    )
+
+
+def with_letters(path: str) -> str:
+    """Return a path as Hadoop spells it: with letters beyond ASCII as they are.
+
+    A log may spell them `%C3%A9`, and deltasql does. Delta Spark compares paths by their text when
+    it writes deletion vectors, and gives up where its own spelling differs. Where
+    `without_letters` would not give the same path back, it stays as it is.
+    """
+    found = _ENCODED.sub(_decoded, path)
+    return found if without_letters(found) == path else path
+
+
+def without_letters(path: str) -> str:
+    """Return the path with its letters percent-encoded."""
+    return _LETTERS.sub(lambda found: quote(found[0]), path)
+
+
+def _decoded(found: re.Match[str]) -> str:
+    try:
+        text = bytes.fromhex(found[0].replace("%", "")).decode()
+    except UnicodeDecodeError:
+        return found[0]
+    # Java keeps what is neither a space nor a control character
+    return "".join(
+        quote(c) if c <= _LAST_CONTROL or unicodedata.category(c)[0] == "Z" else c for c in text
     )

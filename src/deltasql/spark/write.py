@@ -25,7 +25,7 @@ from deltasql.protocol.actions import Add
 from deltasql.protocol.schema import StructType
 from deltasql.spark.address import open_catalog, table_name
 from deltasql.spark.causes import told_by_spark
-from deltasql.spark.frame_schema import frame_schema
+from deltasql.spark.frame_schema import taken_schema
 from deltasql.spark.job_names import named_jobs
 from deltasql.spark.made_columns import generated_checks, has_made_columns, shaped
 from deltasql.spark.parquet_output import ParquetOutput
@@ -83,7 +83,7 @@ def write(
                 hint='Use writeStream.format("deltasql"), or foreachBatch with txn_app_id and '
                 "txn_version.",
             )
-        given = frame_schema(df)
+        given = taken_schema(df.schema)
         overwrite_mode = df.sparkSession.conf.get(SESSION_OVERWRITE_MODE, None)
     chosen = replace(chosen.in_session(overwrite_mode), zone=session_zone(df.sparkSession))
     name = table_name(uri, table)

@@ -116,7 +116,11 @@ class CloudStore:
         directory = check_prefix(prefix).rpartition("/")[0]
         offset = max(start_after, prefix[:-1]) if self._uses_offset else ""
         after = bytewise(start_after)
-        chunks = self._run("list", prefix, lambda: self._chunks(directory, offset))
+        chunks: list[Any] = self._run(
+            "list",
+            prefix,
+            lambda: list(self._store.list(directory or None, offset=offset or None)),
+        )
         found = [
             (order, meta)
             for chunk in chunks
@@ -172,9 +176,6 @@ class CloudStore:
 
     def close(self) -> None:
         """Connections belong to the process and end with it."""
-
-    def _chunks(self, directory: str, offset: str) -> list[Any]:
-        return list(self._store.list(directory or None, offset=offset or None))
 
     def _send(self, key: str, call: Callable[[], _T]) -> _T:
         """Do a step of an upload; of a failed connection obstore's writer does not say why."""

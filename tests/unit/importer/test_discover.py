@@ -3,12 +3,16 @@
 import pytest
 
 from deltasql.errors import AccessDeniedError
-from deltasql.importer.discover import find_tables
+from deltasql.importer.discover import find_logs
 from deltasql.protocol.files import commit_name
 from deltasql.storage.local import LocalStore
 from deltasql.storage.memory import MemoryStore
 from deltasql.testing.faulty import Fault, FaultyStore, Kind
 from log_listings import classic, v2
+
+
+def find_tables(store):
+    return (found.folder for found in find_logs(store) if found.has_version)
 
 
 def a_lake(*keys: str) -> MemoryStore:

@@ -3,7 +3,6 @@
 import pytest
 
 from deltasql.importer.estimate import POSTGRES, SQLITE, Counts, Sizes, estimate
-from log_listings import planned, span
 
 # Measured: commits, bytes of JSON, counts, bytes of the database. Statistics are those of the
 # benchmarks' files (five indexed columns), of thirty columns, or none.
@@ -118,13 +117,6 @@ def test_more_to_read_takes_longer_and_more_room():
     based = estimate(Sizes(10, 10_000, 1_000_000))
     assert small.seconds < based.seconds
     assert small.database_bytes < based.database_bytes
-
-
-def test_a_plan_estimates_itself():
-    plan = planned(span(0, 99))
-    assert plan.estimate() == estimate(Sizes(100, 10_000, 0))
-    counts = Counts(1, 0, 1)
-    assert plan.estimate(counts, POSTGRES) == estimate(Sizes(100, 10_000, 0), counts, POSTGRES)
 
 
 def test_nothing_is_estimated_below_nothing():

@@ -67,9 +67,9 @@ def test_a_healthy_log_is_not_remarked_upon():
 
 def test_the_owner_marker_is_told():
     plan = planned([*span(0, 1), "_deltasql"])
-    assert plan.is_owned
+    assert plan.listing.is_owned
     assert codes(plan) == {"owner-marker"}
-    assert not planned(span(0, 1)).is_owned
+    assert not planned(span(0, 1)).listing.is_owned
 
 
 def test_hostile_names_cannot_move_a_terminal():

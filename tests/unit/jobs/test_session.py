@@ -42,7 +42,7 @@ def test_a_local_master_gives_tasks_more_than_one_attempt(given, used):
 
 def test_what_the_user_sets_beats_what_we_set():
     told = spark_session._settings(
-        "local[1,4]", {"spark.ui.port": "4040", "spark.driver.extraJavaOptions": "-Xss4m"}, ""
+        "local[1,4]", {"spark.ui.port": "4040", "spark.driver.extraJavaOptions": "-Xss4m"}
     )
     assert told["spark.ui.port"] == "4040"
     assert told["spark.driver.extraJavaOptions"].endswith(" -Xss4m")

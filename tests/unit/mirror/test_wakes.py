@@ -76,12 +76,12 @@ def test_a_lost_watch_falls_back_to_the_poll_and_is_opened_again_later(wakes, cl
     assert not wakes.wait(0.9, stop)
     assert clock.now == pytest.approx(0.9, abs=0.06)
     assert opened[0].is_closed
-    assert not wakes.hears
+    assert not wakes._watch
     wakes.listen()
     assert len(opened) == 1  # the backoff's first pause is a second
     clock.now += 1.0
     wakes.listen()
-    assert wakes.hears
+    assert wakes._watch
     assert len(opened) == 2
 
 
@@ -96,7 +96,7 @@ def test_attempts_to_listen_grow_rare_while_they_fail(wakes, clock):
     while clock.now < 200:
         wakes.listen()
         clock.now += 0.5
-    assert not wakes.hears
+    assert not wakes._watch
     gaps = [b - a for a, b in pairwise(tries)]
     assert gaps == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
 

@@ -57,6 +57,32 @@ def _parse(text):
     return parse_predicate(text, SCHEMA)
 
 
+@pytest.mark.req("R37")
+@pytest.mark.parametrize(
+    "text", ["name not like 'a%'", "not name like 'a%'", "not (name like 'a%')", "name !like 'a%'"]
+)
+def test_every_way_to_say_not_like_is_a_negation(text):
+    assert _parse(text) == Not(_parse("name like 'a%'"))
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("id not in (1, 2)", "id in (1, 2)"),
+        ("id not between 1 and 2", "id between 1 and 2"),
+        ("id is not null", "id is null"),
+        ("flag is not true", "flag is true"),
+    ],
+)
+def test_a_negation_inside_of_an_operator_is_read(text, plain):
+    assert _parse(text) == Not(_parse(plain))
+
+
+def test_a_part_of_an_operator_that_is_not_read_is_refused():
+    with pytest.raises(BadPredicateError, match="not supported"):
+        _parse("id between symmetric 3 and 1")
+
+
 def test_a_filter_becomes_typed_parts():
     found = _parse("day = '2026-01-01' AND (id > 5 OR name IN ('a','b')) AND NOT x IS NULL")
     assert isinstance(found, And)

@@ -2,7 +2,8 @@
 
 from commits import add, info, metadata, remove, vector
 from deltasql.protocol.actions import Cdc, DomainMetadata, Protocol, Txn, UnknownAction
-from deltasql.protocol.replay import TableState, replay
+from deltasql.protocol.replay import TableState
+from histories import replay
 
 
 def domain(name: str, text: str = "", *, removed: bool = False) -> DomainMetadata:

@@ -15,7 +15,6 @@ from deltasql.protocol.columns import (
     leaves,
     mapping_mode,
     physical_name,
-    type_changes,
 )
 from deltasql.protocol.schema import (
     LONG,
@@ -165,5 +164,3 @@ def test_markers_are_read_from_metadata():
     )
     assert (is_generated(field), is_identity(field), has_default(field)) == (True, True, True)
     assert invariant(field) == "{}"
-    assert type_changes(field) == changes
-    assert type_changes(StructField("b", LONG)) == []

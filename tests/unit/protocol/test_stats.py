@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 from decimal import Decimal as Number
 
 import pytest
@@ -33,6 +34,23 @@ def _leaf(kind, name="a"):
 
 def _stats(low, high):
     return parse_stats(f'{{"numRecords":3,"minValues":{{"a":{low}}},"maxValues":{{"a":{high}}}}}')
+
+
+@pytest.mark.req("R37")
+@pytest.mark.parametrize(
+    ("precision", "scale"), [(16, 2), (18, 2), (20, 5), (28, 10), (38, 2), (38, 18), (38, 37)]
+)
+def test_bounds_of_decimals_that_were_printed_by_way_of_doubles_hold(precision, scale):
+    """A double of the digits, divided by a product of tens: each step is rounded."""
+    chance, power = random.Random(precision * 100 + scale), 1.0
+    for _ in range(scale):
+        power *= 10.0
+    kind = Decimal(precision, scale)
+    for _ in range(500):
+        digits = chance.choice([1, -1]) * chance.randrange(10 ** chance.randrange(1, precision + 1))
+        told, true = repr(float(digits) / power), Number(digits).scaleb(-scale)
+        low, high = column_bounds(_stats(told, told), _leaf(kind))
+        assert low <= true <= high, (precision, scale, digits)
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "null", "3", "x" * 10, "[" * 100_000])

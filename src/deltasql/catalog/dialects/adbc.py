@@ -19,6 +19,7 @@ from deltasql.forks import abandon
 Error = adbc.Error
 IntegrityError = adbc.IntegrityError
 OperationalError = adbc.OperationalError
+DataError = adbc.DataError
 
 # A query with this single column gives its rows as JSON arrays; `rows` takes them apart.
 ROW_JSON = "row_json"

@@ -12,12 +12,15 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import adbc_driver_postgresql
 import psycopg
 import pyarrow as pa
 from psycopg import sql
+from psycopg.abc import Buffer
+from psycopg.types.datetime import TimestamptzLoader
 from psycopg.types.string import TextLoader
 
 from deltasql.catalog.database import BatchRead, BulkWork, Dialect, PartedQuery, Work
@@ -27,7 +30,6 @@ from deltasql.catalog.dialects.postgres_batches import PostgresBatchRead, readin
 from deltasql.catalog.dialects.postgres_bulk import bulk_transaction, with_literals
 from deltasql.catalog.dialects.postgres_errors import explained, hidden_interrupt, mapped
 from deltasql.catalog.dialects.postgres_pooler import require_own_session, server_process
-from deltasql.catalog.dialects.postgres_times import MillisLoader
 from deltasql.catalog.dialects.postgres_watch import PostgresWatch, channel_of
 from deltasql.catalog.dialects.staging import POSTGRES_WORDS
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries, split_statements
@@ -42,14 +44,24 @@ DIALECT = Dialect(
     name="postgres",
     has_row_locks=True,
     has_writing_ctes=True,
-    has_server_clock=True,
     must_tell_commits=True,
 )
 # The host decides what is logged; without a handler Python would print the driver's warnings.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
+_READING = "begin isolation level repeatable read read only"
 _SERVER_CLOCK = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
 _CHUNK_ROWS = 10_000
 _PREPARED = 1_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class MillisLoader(TimestamptzLoader):
+    """Reads a timestamp as what the catalog counts in: milliseconds since 1970 in UTC."""
+
+    def load(self, data: Buffer) -> int:  # type: ignore[override]
+        """Return the milliseconds."""
+        return (super().load(data) - _EPOCH) // _MILLISECOND
 
 
 class PostgresDatabase:
@@ -124,7 +136,7 @@ class PostgresDatabase:
     @contextmanager
     def read(self) -> Iterator[Work]:
         """Open a read of one state of the primary."""
-        with self._transaction("begin isolation level repeatable read read only") as work:
+        with self._transaction(_READING, writes=False) as work:
             yield work
 
     def arrow(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
@@ -227,7 +239,7 @@ class PostgresDatabase:
         self._arrow_pool.close()
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[_PostgresWork]:
+    def _transaction(self, begin: str, *, writes: bool = True) -> Iterator[_PostgresWork]:
         handled = sys.exception()
         with self._mapped(), self._pool.connection() as connection:
             work = _PostgresWork(connection, self.queries, self._clock)
@@ -249,7 +261,7 @@ class PostgresDatabase:
                     connection.close()  # a standby: another connection may find the primary
                 _roll_back(connection, error)
                 is_lost = connection.closed and isinstance(error, psycopg.Error)
-                if committing and is_lost and hidden_interrupt(error, handled) is None:
+                if writes and committing and is_lost and hidden_interrupt(error, handled) is None:
                     raise CommitUnknownError(
                         "The connection to the catalog was lost during COMMIT."
                     ) from error

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import psycopg
 
 from deltasql.catalog.database import UniqueViolationError
-from deltasql.catalog.dialects.adbc import Error, OperationalError
+from deltasql.catalog.dialects.adbc import DataError, Error, OperationalError
 from deltasql.errors import (
     BadArgumentError,
     CatalogError,
@@ -95,7 +95,8 @@ def _ours(error: psycopg.Error | Error) -> DeltaSqlError:
     text, state = _first_line(error), error.sqlstate or ""
     if isinstance(error, psycopg.errors.UniqueViolation) or state == _NOT_UNIQUE:
         return UniqueViolationError(f"The catalog refused a row: {text}.")
-    if isinstance(error, psycopg.errors.DataError) or state.startswith(_TOO_LARGE):
+    is_unfit = isinstance(error, psycopg.errors.DataError | DataError)
+    if is_unfit or state.startswith(_TOO_LARGE):
         return BadArgumentError(f"PostgreSQL cannot hold a value: {text}.")
     if isinstance(error, _BUSY):
         return CatalogUnavailableError(f"The catalog is busy: {text}.")

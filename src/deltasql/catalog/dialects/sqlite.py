@@ -29,7 +29,6 @@ from deltasql.catalog.database import (
     Work,
 )
 from deltasql.catalog.dialects.adbc import ROW_JSON
-from deltasql.catalog.dialects.local_disk import refuse_network_file_system
 from deltasql.catalog.dialects.parts import number_ranges, read_side_by_side
 from deltasql.catalog.dialects.pool import Pool, weakly
 from deltasql.catalog.dialects.sqlite_access import FileIdentity
@@ -39,17 +38,18 @@ from deltasql.catalog.dialects.sqlite_probe import NO_TABLES, require_catalog
 from deltasql.catalog.dialects.sqlite_watch import SqliteWatch
 from deltasql.catalog.dialects.staging import SQLITE_WORDS, require_all, without_nulls
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries, split_statements
-from deltasql.errors import BadArgumentError
+from deltasql.errors import BadArgumentError, ConfigError
 
 DIALECT = Dialect(
     name="sqlite",
     has_row_locks=False,
     has_writing_ctes=False,
-    has_server_clock=False,
     must_tell_commits=False,
 )
 _CHUNK_ROWS = 5_000
 _BULK_CACHE_KIB = 200_000
+_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs"}
+_MOUNTS = Path("/proc/self/mounts")
 # A row of many columns comes back as one JSON text too.
 _WORDS = {
     "table_columns": f"json_array({TABLE_COLUMNS}) as {ROW_JSON}",
@@ -320,3 +320,29 @@ def _typed(kind: pa.DataType) -> str:
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
+
+
+def refuse_network_file_system(path: Path, mounts: str | None = None) -> None:
+    """Refuse a place where POSIX locks cannot be trusted; `mounts` is the system's own table.
+
+    SQLite's locks hold on a disk of this machine only.
+
+    Raises:
+        ConfigError: names the file system.
+    """
+    if mounts is None:
+        there = _MOUNTS.exists()
+        mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace") if there else ""
+    target = str(path.parent.resolve())
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        _, point, found, *_ = line.split(" ")
+        point = point.replace("\\040", " ")
+        inside = target == point or target.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, found
+    if kind in _NETWORK:
+        raise ConfigError(
+            f"The catalog at {path} lies on a network file system ({kind}).",
+            hint="SQLite needs a local disk; use PostgreSQL to share a catalog.",
+        )

@@ -15,7 +15,7 @@ SQLITE_WORDS = {
     "long_ago": "0",
     "bytewise": "",
     "on_commit_drop": "",
-    "for_no_key_update_of_t": "",
+    "for_no_key_update": "",
 }
 POSTGRES_WORDS = {
     "table_key": "(select k.table_key from dl_tables k where k.table_id = cast(:table_id as uuid))",
@@ -26,7 +26,7 @@ POSTGRES_WORDS = {
     "long_ago": "to_timestamp(0)",
     "bytewise": 'collate "C"',
     "on_commit_drop": "on commit drop",
-    "for_no_key_update_of_t": "for no key update of t",
+    "for_no_key_update": "for no key update",
 }
 
 

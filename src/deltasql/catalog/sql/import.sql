@@ -22,12 +22,12 @@ create temp table import_partitions (partition_values text {bytewise}) {on_commi
 -- name: create_import_tokens
 create temp table import_tokens (commit_id text {bytewise}) {on_commit_drop}
 
+-- What is read beside the lock is from before the wait for it, unless it stands in the locked row.
 -- name: import_lock
 select
     t.table_key, t.current_version, t.first_version, t.last_ict, t.state, t.properties, t.namespace,
-    t.name, i.segment, i.checkpoint, i.checkpoint_parts
-from dl_tables t left join dl_imports i on i.table_id = t.table_id
-where t.table_id = cast(:table_id as {uuid}) {for_no_key_update_of_t}
+    t.name
+from dl_tables t where t.table_id = cast(:table_id as {uuid}) {for_no_key_update}
 
 -- name: set_import_segment
 insert into dl_imports (table_id, segment)

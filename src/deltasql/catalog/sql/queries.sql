@@ -489,6 +489,7 @@ select {columns} from (
 
 -- Tombstones at a version: the last word on their file was a remove, and not too long ago. What
 -- speaks of a file later is found by its key: the plus keeps SQLite from walking all later removes.
+-- The order follows from the log alone, so that a catalog made again from it gives the same rows.
 -- name: tombstones_at
 select {columns} from dl_removed_files f
 where f.table_key = {table_key} and f.removal = 'remove' and f.removed_version <= :version
@@ -503,7 +504,11 @@ where f.table_key = {table_key} and f.removal = 'remove' and f.removed_version <
         select 1 from dl_files n
         where n.table_key = f.table_key and n.file_key = f.file_key and n.added_version <= :version
     )
-order by f.removed_version, f.file_id
+order by
+    f.removed_version, coalesce(f.added_version, -1),
+    case when f.added_version is null then f.path end,
+    case when f.added_version is null then f.dv_id end,
+    f.file_id
 
 -- name: payload_sizes
 select version, payload_bytes from dl_table_versions

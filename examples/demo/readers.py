@@ -1,25 +1,25 @@
-"""Other engines that read a Delta table from its `_delta_log`, as the demo shows them.
+"""Other engines that read a Delta table from its `_delta_log`.
 
 Each returns the number of rows and the sum of `amount`; one that is not installed says so.
 """
-
-from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
-
-from deltasql.errors import MissingExtraError
+from typing import Any
 
 Count = tuple[int, Decimal]
 Read = Callable[[str], Count]
 
 
+class MissingError(Exception):
+    """A reader that is not installed here."""
+
+
 def read_deltalake(location: str) -> Count:
     """Read with delta-rs."""
-    need("deltalake")
+    _need("deltalake")
     import deltalake
     import pyarrow as pa
 
@@ -32,7 +32,7 @@ def read_deltalake(location: str) -> Count:
 
 def read_polars(location: str) -> Count:
     """Read with Polars."""
-    need("polars", "deltalake")
+    _need("polars", "deltalake")
     import polars as pl
 
     columns = pl.len().alias("rows"), pl.col("amount").sum()
@@ -42,7 +42,7 @@ def read_polars(location: str) -> Count:
 
 def read_duckdb(location: str) -> Count:
     """Read with DuckDB and its delta extension, from the wheel of the extension."""
-    need("duckdb", "duckdb_extension_delta")
+    _need("duckdb", "duckdb_extension_delta")
     import duckdb
 
     with duckdb.connect() as connection:
@@ -52,23 +52,17 @@ def read_duckdb(location: str) -> Count:
     return int(rows[0]), _exact(rows[1])
 
 
-READERS: Final[dict[str, Read]] = {
+READERS: dict[str, Read] = {
     "deltalake": read_deltalake,
     "polars": read_polars,
     "duckdb": read_duckdb,
 }
 
 
-def need(*packages: str) -> None:
-    """Make sure that packages are there.
-
-    Raises:
-        MissingExtraError: names the one that is not.
-    """
+def _need(*packages: str) -> None:
     for package in packages:
         if importlib.util.find_spec(package) is None:
-            hint = 'Run `pip install "deltasql[demo]"`.'
-            raise MissingExtraError(f"{package} is not installed.", hint=hint, package=package)
+            raise MissingError(f"{package} is not installed.")
 
 
 def _extension() -> Path:
@@ -76,7 +70,7 @@ def _extension() -> Path:
     folder = Path(spec.origin).parent if spec and spec.origin else Path()
     found = sorted(folder.rglob("delta.duckdb_extension"))
     if not found:
-        raise MissingExtraError("duckdb_extension_delta holds no extension for this machine.")
+        raise MissingError("duckdb_extension_delta holds no extension for this machine.")
     return found[0]
 
 

@@ -1,34 +1,21 @@
 """The steps of the demo; each says what it did, with figures, and which command does the same."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Self
 
-from deltasql.cli.demo_data import (
-    LEGACY_DAYS,
-    PER_DAY,
-    legacy_refusal,
-    orders_of,
-    totals_of,
-    write_legacy,
-)
-from deltasql.cli.demo_spark import DemoSpark
-from deltasql.cli.output import Output
-from deltasql.cli.readers import READERS, Count, Read
-from deltasql.errors import CatalogCorruptError, MissingExtraError
-from deltasql.protocol.files import commit_key
+import pyarrow.compute as pc
+from orders import LEGACY_DAYS, PER_DAY, legacy_refusal, orders_of, totals_of, write_legacy
+from spark_reader import DemoSpark
 
-if TYPE_CHECKING:
-    from deltasql.client.catalog import Catalog
-    from deltasql.client.table import Table
+import deltasql
+from readers import READERS, Count, MissingError, Read
 
-_SECONDS: Final = 30.0
+_SECONDS = 30.0
 # a commit of the legacy history and one of ours
 _FLIPPED, _DELETED = 3, LEGACY_DAYS + 2
 
@@ -37,24 +24,21 @@ _FLIPPED, _DELETED = 3, LEGACY_DAYS + 2
 class Story:
     """One run in a fresh folder; `shown` is the folder as the user named it."""
 
-    out: Output
     home: Path
     shown: Path
-    catalog: Catalog
+    catalog: deltasql.Catalog
     spark: DemoSpark
     _steps: int = field(default=0)
 
     @classmethod
     @contextmanager
-    def begin(cls, out: Output, home: Path, shown: Path, jars: str | None) -> Iterator[Story]:
+    def begin(cls, home: Path, shown: Path, jars: str | None) -> Iterator[Self]:
         """Open what all steps need."""
-        import deltasql
-
         with (
             deltasql.connect(f"deltasql://sqlite/{home}/catalog.db") as catalog,
             DemoSpark.start(jars) as spark,
         ):
-            yield cls(out, home, shown, catalog, spark)
+            yield cls(home, shown, catalog, spark)
 
     def tell(self) -> list[dict[str, Any]]:
         """Go through all steps and return what the readers say at the end."""
@@ -64,17 +48,15 @@ class Story:
         orders = self._commit()
         self._damage_and_repair(orders)
         self._step("Everybody reads the same rows: SQL, and the others from the log.")
-        self.out.note("")
         return self._read_back(orders)
 
     def tell_next(self) -> None:
         """Say what to try now."""
-        self.out.note("")
-        self.out.note("Try next:")
+        print("\nTry next:")
         uri = f"deltasql://sqlite/{self.shown}/catalog.db"
-        self.out.note(f"  export DELTASQL_URI={uri}")
+        print(f"  export DELTASQL_URI={uri}")
         for words in ("tables", "history orders", "show orders", "mirror status", "doctor"):
-            self.out.note(f"  deltasql {words}")
+            print(f"  deltasql {words}")
 
     def _legacy(self) -> None:
         version = write_legacy(self.home / "orders")
@@ -99,7 +81,7 @@ class Story:
             f"import {source} deltasql://sqlite/{self.shown}/catalog.db",
         )
         if self.spark.note:
-            self.out.note(f"   ({self.spark.note})")
+            print(f"   ({self.spark.note})")
 
     def _cut_over(self) -> None:
         done = self.catalog.cutover("orders")
@@ -109,10 +91,10 @@ class Story:
         )
         refusal = legacy_refusal(self.home / "orders")
         if not refusal:
-            raise CatalogCorruptError("deltalake wrote to a table that was taken over.")
-        self.out.note(f"   deltalake, asked to append: {refusal}")
+            raise SystemExit("deltalake wrote to a table that was taken over.")
+        print(f"   deltalake, asked to append: {refusal}")
 
-    def _commit(self) -> Table:
+    def _commit(self) -> deltasql.Table:
         batch = orders_of(LEGACY_DAYS)
         totals = self.catalog.create_table(
             "totals", location=str(self.home / "totals"), schema=totals_of(batch).schema
@@ -131,8 +113,9 @@ class Story:
         )
         return orders
 
-    def _damage_and_repair(self, orders: Table) -> None:
-        flipped, deleted = (self.home / "orders" / commit_key(n) for n in (_FLIPPED, _DELETED))
+    def _damage_and_repair(self, orders: deltasql.Table) -> None:
+        log = self.home / "orders/_delta_log"
+        flipped, deleted = (log / f"{version:020}.json" for version in (_FLIPPED, _DELETED))
         payload = bytearray(flipped.read_bytes())
         payload[len(payload) // 2] ^= 1
         flipped.write_bytes(payload)
@@ -144,7 +127,7 @@ class Story:
             "mirror verify orders",
         )
         for one in found:
-            self.out.note(f"   {one.difference}: {one.key}")
+            print(f"   {one.difference}: {one.key}")
         self.catalog.mirror.repair("orders", replace=True)
         left = self.catalog.mirror.verify("orders")
         self._step(
@@ -152,34 +135,28 @@ class Story:
             "mirror repair orders --replace",
         )
         if left:
-            raise CatalogCorruptError(f"{left[0].key} is still damaged.")
+            raise SystemExit(f"{left[0].key} is still damaged.")
         orders.refresh()
 
-    def _read_back(self, orders: Table) -> list[dict[str, Any]]:
-        import pyarrow.compute as pc
-
+    def _read_back(self, orders: deltasql.Table) -> list[dict[str, Any]]:
         rows = orders.scan(columns=["amount"]).to_arrow()
         truth: Count = rows.num_rows, pc.sum(rows["amount"]).as_py()
         found: list[dict[str, Any]] = [_row("deltasql", truth, "truth")]
-        readers: dict[str, Read] = {
-            **READERS,
-            "spark": self.spark.read,
-        }
+        readers: dict[str, Read] = {**READERS, "spark": self.spark.read}
         for name, read in readers.items():
             try:
                 count = read(str(self.home / "orders"))
-            except MissingExtraError as error:
-                found.append({"reader": name, "verdict": error.message})
+            except MissingError as error:
+                found.append({"reader": name, "verdict": str(error)})
                 continue
             found.append(_row(name, count, "equal" if count == truth else "different"))
         return found
 
     def _step(self, text: str, same: str | None = None) -> None:
         self._steps += 1
-        self.out.note("")
-        self.out.note(f"{self._steps}. {text}")
+        print(f"\n{self._steps}. {text}", flush=True)
         if same is not None:
-            self.out.note(f"   $ deltasql {same}")
+            print(f"   $ deltasql {same}")
 
 
 def _row(reader: str, count: tuple[int, Decimal], verdict: str) -> dict[str, Any]:

@@ -1,27 +1,21 @@
 """What the demo's tables hold, and a table as others have written it."""
 
-from __future__ import annotations
-
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
-from deltasql.cli.readers import need
+import deltalake
+import pyarrow as pa
+import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-FIRST_DAY: Final = date(2026, 1, 1)
-LEGACY_DAYS: Final = 10
-PER_DAY: Final = 1000
-_CITIES: Final = ("Oslo", "Lima", "Kyiv", "Pune")
+FIRST_DAY = date(2026, 1, 1)
+LEGACY_DAYS = 10
+PER_DAY = 1000
+_CITIES = ("Oslo", "Lima", "Kyiv", "Pune")
 
 
 def orders_of(number: int) -> pa.Table:
     """Return the orders of a day, from 0."""
-    import pyarrow as pa
-
     numbers = range(number * PER_DAY, (number + 1) * PER_DAY)
     return pa.table(
         {
@@ -37,9 +31,6 @@ def orders_of(number: int) -> pa.Table:
 
 def totals_of(orders: pa.Table) -> pa.Table:
     """Return one row about the orders of a day."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     return pa.table(
         {
             "day": orders["day"].slice(0, 1),
@@ -50,14 +41,7 @@ def totals_of(orders: pa.Table) -> pa.Table:
 
 
 def write_legacy(place: Path) -> int:
-    """Write a table with a history by deltalake; return its newest version.
-
-    Raises:
-        MissingExtraError: deltalake is not installed.
-    """
-    need("deltalake")
-    import deltalake
-
+    """Write a table with a history by deltalake; return its newest version."""
     for number in range(LEGACY_DAYS):
         deltalake.write_deltalake(
             str(place), orders_of(number), mode="append", partition_by=["day"]
@@ -70,10 +54,8 @@ def write_legacy(place: Path) -> int:
 
 def legacy_refusal(place: Path) -> str:
     """Return what deltalake says when it is to write to a table that was taken over."""
-    import deltalake
-
     try:
         deltalake.write_deltalake(str(place), orders_of(LEGACY_DAYS), mode="append")
-    except Exception as error:  # noqa: BLE001 (whatever it says)
+    except Exception as error:
         return str(error).strip().splitlines()[0]
     return ""

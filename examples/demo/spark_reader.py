@@ -1,21 +1,14 @@
 """Spark in the demo: the import runs on it, and it reads the table at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
-from deltasql.cli.readers import Count
-from deltasql.errors import MissingExtraError
-from deltasql.jobs.session import available, import_session
-
-if TYPE_CHECKING:
-    from deltasql.client.engines import EngineKind
-    from deltasql.jobs.session import ImportSession
+from deltasql.jobs.session import ImportSession, available, import_session
+from readers import Count, MissingError
 
 _MASTER = "local[2]"
 _DELTA = {
@@ -36,7 +29,7 @@ class DemoSpark:
 
     @classmethod
     @contextmanager
-    def start(cls, jars: str | None) -> Iterator[DemoSpark]:
+    def start(cls, jars: str | None) -> Iterator[Self]:
         """Start Spark if it is here, with Delta's jars if they are given."""
         if not available():
             yield cls(None, has_delta=False)
@@ -50,7 +43,7 @@ class DemoSpark:
             session.close()
 
     @property
-    def engine(self) -> EngineKind:
+    def engine(self) -> str:
         """On what the import runs."""
         return "local" if self.session is None else "spark"
 
@@ -63,14 +56,12 @@ class DemoSpark:
         """Count with Spark and Delta's own reader, from the log.
 
         Raises:
-            MissingExtraError: there is no Spark, or Delta's jar is not given.
+            MissingError: there is no Spark, or Delta's jar is not given.
         """
         if self.session is None:
-            raise MissingExtraError("Spark is not installed.")
+            raise MissingError("Spark is not installed.")
         if not self.has_delta:
-            raise MissingExtraError(
-                "Delta's jar for Spark is not there.", hint="Name its folder with --jars."
-            )
+            raise MissingError("Delta's jar for Spark is not there.")
         frame: Any = self.session.spark.read.format("delta").load(place)
         [found] = frame.selectExpr("count(*) as number", "sum(amount) as total").collect()
         return int(found["number"]), Decimal(str(found["total"] or 0))
