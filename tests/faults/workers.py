@@ -351,6 +351,13 @@ def undrop(uri: str, name: str) -> None:
         _print_outcome(lambda: catalog.undrop_table(name))
 
 
+def vacuum(uri: str, name: str) -> None:
+    """Delete whatever no version but the newest needs."""
+    with deltasql.connect(uri) as catalog:
+        options = {"retain": timedelta(0), "allow_short_retention": True}
+        catalog.table(name).vacuum(dry_run=False, **options)
+
+
 def create(uri: str, name: str, place: str) -> None:
     """Create a table; print the code of the refusal, or `done`."""
     with deltasql.connect(uri) as catalog:

@@ -27,11 +27,13 @@ PURGE = (
     "purge_mirror_rows",
     "purge_log_files",
     "end_import",
+    "purge_vacuum_marks",
+    "end_vacuuming",
 )
-# What is known of work on a table; a dropped table has none.
-_WORK = ("purge_leases", "forget_verification")
+# Ends all work on a table. Marks of a vacuum stay: what it is deleting at this moment stays refused
+# to commits, and the first vacuum after an undrop finishes it.
+_END_WORK = ("end_all_open_work", "revoke_leases", "forget_verification")
 _DROPPED = (DROPPED_AT, DROPPED_STATE)
-_VACUUM = ("purge_vacuum_marks",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,8 @@ class Dropping:
             keys = sorted({key for key in found if not key.startswith(others)})
             self._take_out(work, locked)
             # from now on no commit of another table may refer to these objects
-            work.run("set_vacuuming", table_id=row.table_id)
-            for name in (*_VACUUM, *PURGE):
+            work.run("set_purged", table_id=row.table_id)
+            for name in ("purge_leases", *PURGE):
                 work.run(name, table_id=row.table_id)
             crash_point("before-drop-commit")
         return keys
@@ -137,7 +139,7 @@ class Dropping:
         properties = dump_values(row.properties | noted)
         work.run("set_state", table_id=row.table_id, state=str(TableState.DELETED))
         work.run("set_properties", table_id=row.table_id, properties=properties)
-        for name in _WORK:
+        for name in _END_WORK:
             work.run(name, table_id=row.table_id)
 
 

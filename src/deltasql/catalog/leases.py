@@ -93,7 +93,8 @@ class Leases:
         rows = work.rows("lock_lease", table_id=lease.table_id, purpose=lease.purpose)
         if not rows or (rows[0][0], rows[0][1]) != (lease.holder, lease.fencing):
             raise LeaseLostError(
-                f"The lease for {lease.purpose} of table {lease.table_id} went to another worker.",
+                f"The lease for {lease.purpose} of table {lease.table_id} was lost: another worker "
+                "has it, or the table was dropped.",
                 table_id=lease.table_id,
             )
 

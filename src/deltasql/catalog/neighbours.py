@@ -61,6 +61,11 @@ def other_places(work: Work | BulkWork, place: Place) -> list[Place]:
     return _places(work.rows("table_places", table_id=place.table_id))
 
 
+def markable_places(work: Work | BulkWork, place: Place) -> list[Place]:
+    """Return where vacuum has marked objects, or may: in other tables, and in dropped ones."""
+    return _places(work.rows("markable_places", table_id=place.table_id))
+
+
 def purged_places(work: Work | BulkWork) -> list[Place]:
     """Return where purged tables lay and no table of the catalog lies now."""
     return _places(work.rows("purged_places"))

@@ -33,7 +33,8 @@ class TableRow:
 
     Versions below `history_floor` were forgotten. The log of a table with `mirror_paused` is not
     written until an operator resumes it. `partitions_emptied` is the newest version that took the
-    last file of a combination of partition values.
+    last file of a combination of partition values. A table with `is_purged` was dropped with its
+    files: what is at its location is not its own.
     """
 
     table_key: int
@@ -53,6 +54,7 @@ class TableRow:
     log_floor: int
     properties: dict[str, Any]
     is_vacuuming: bool = False
+    is_purged: bool = False
     history_floor: int = 0
     mirror_paused: bool = False
     partitions_emptied: int = -1
@@ -61,11 +63,6 @@ class TableRow:
     def oldest_version(self) -> int:
         """The oldest version that the catalog still has."""
         return max(self.first_version, self.history_floor)
-
-    @property
-    def is_purged(self) -> bool:
-        """Whether the table was dropped with its files: what is at its place is not its own."""
-        return self.state is TableState.DELETED and self.is_vacuuming
 
     @property
     def dropped_at(self) -> int | None:
@@ -113,6 +110,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "state": TableState,
     "properties": msgspec.json.decode,
     "is_vacuuming": bool,
+    "is_purged": bool,
     "mirror_paused": bool,
 }
 

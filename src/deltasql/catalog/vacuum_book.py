@@ -120,16 +120,16 @@ class VacuumBook:
             LeaseLostError, OwnershipError, TableStateError: somebody else is in charge now.
         """
         with self.database.write() as work:
-            self.leases.require(work, lease)
             locked = self._require_unchanged(work, row, horizon)
+            self.leases.require(work, lease)  # behind the table's lock, as a drop revokes it
             going = batch.keys.difference(_needed_since(work, row, horizon))
             if any(CHANGE_FOLDER in key for key in going):
                 newer = range(horizon.version + 1, locked.current_version + 1)
                 going = going.difference(change_keys(work, row, newer))
             ids = [one.file_id for one in batch.ended if not going.isdisjoint(one.keys)]
             now, keys = work.now_ms(), sorted(going)
-            work.run("set_vacuuming", table_id=row.table_id)
             if keys:
+                work.run("set_vacuuming", table_id=row.table_id)
                 work.run_many("insert_vacuum_marks", {"key": keys}, table_id=row.table_id)
             if ids:
                 work.run_many("insert_vacuumed", {"file_id": ids}, table_id=row.table_id, now=now)
@@ -142,12 +142,18 @@ class VacuumBook:
         rows = self.database.rows("vacuum_marks", table_id=table_id, most=most)
         return [key for (key,) in rows]
 
-    def unmark(self, table_id: str, keys: Sequence[str]) -> None:
-        """Note that marked objects are deleted."""
+    def unmark(self, lease: Lease, keys: Sequence[str]) -> None:
+        """Record that marked objects are deleted.
+
+        Raises:
+            LeaseLostError: another worker vacuums the table, or it was dropped; the marks stay.
+        """
         with self.database.write() as work:
+            work.rows("lock_table", table_id=lease.table_id)
+            self.leases.require(work, lease)
             if keys:
-                work.run_many("delete_vacuum_marks", {"key": list(keys)}, table_id=table_id)
-            work.run("end_vacuuming", table_id=table_id)
+                work.run_many("delete_vacuum_marks", {"key": list(keys)}, table_id=lease.table_id)
+            work.run("end_vacuuming", table_id=lease.table_id)
 
     def forget_dead_work(self) -> None:
         """Stop waiting for writers that have not been heard of for long."""

@@ -9,7 +9,7 @@ from deltasql.catalog.commit_encode import decompress
 from deltasql.catalog.commit_request import CommitRequest
 from deltasql.catalog.database import BulkWork, Work
 from deltasql.catalog.leases import write_purpose
-from deltasql.catalog.neighbours import Place, other_places, purged_places
+from deltasql.catalog.neighbours import Place, markable_places, purged_places
 from deltasql.catalog.objects import is_absolute, keys_below, paths_of
 from deltasql.catalog.rows import TableRow
 from deltasql.errors import VacuumedError
@@ -103,7 +103,7 @@ def refuse_vacuumed(work: Work, row: TableRow, version: int) -> None:
 
 def _check_neighbours(work: Work | BulkWork, place: Place, paths: Sequence[str]) -> None:
     """A vacuum or a purge of the tables the paths lie in waits for this commit, or is seen."""
-    for other in other_places(work, place):
+    for other in markable_places(work, place):
         if any(keys_below((other.location, other.location_key), paths, own=False)):
             work.rows("share_table", table_id=other.table_id)
             _refuse_marked(work, other, paths, own=False)

@@ -92,7 +92,8 @@ class Vacuum:
 
         Raises:
             BadArgumentError: the retention is negative, or shorter than the table's own.
-            LeaseLostError: another worker vacuums the table.
+            LeaseLostError: another worker vacuums the table, or it was dropped meanwhile.
+            TableNotFoundError, TableStateError: it was dropped before.
             OwnershipError: the log is not ours, or ahead of SQL; nothing more goes.
         """
         lease = self.leases.acquire(row.table_id, _PURPOSE)
@@ -101,8 +102,9 @@ class Vacuum:
         try:
             self.require_owner(row, self.open_store(row))  # before anything is marked
             self.book.forget_dead_work()
-            self._finish(row, lease)
+            # with the lease: a drop before is seen here, a later one revokes the lease
             snapshot = self.catalog.snapshot(row.table_id)
+            self._finish(row, lease)
             horizon = self._horizon(snapshot, options)
             for batch in self._batches(snapshot, horizon, options):
                 keys = set(self.book.mark(lease, row, horizon, batch.to_mark()))
@@ -123,7 +125,7 @@ class Vacuum:
         with ThreadPoolExecutor(_THREADS) as pool:
             for _ in pool.map(store.delete, keys):
                 crash_point("after-vacuum-delete")
-        self.book.unmark(row.table_id, keys)
+        self.book.unmark(lease, keys)
         crash_point("after-vacuum-unmark")
 
     def _horizon(self, snapshot: Snapshot, options: VacuumOptions) -> Horizon:

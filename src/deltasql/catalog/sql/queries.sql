@@ -319,7 +319,7 @@ returning retry_count
 -- name: advance_mirrored_through
 update dl_tables set mirrored_through = :version
 where table_id = :table_id and mirrored_through = :version - 1
-    and not (state = 'deleted' and is_vacuuming)
+    and not is_purged
     and exists (
         select 1 from dl_table_versions v
         where v.table_id = :table_id and v.version = :version
@@ -375,6 +375,14 @@ delete from dl_vacuum_marks where table_id = :table_id
 
 -- name: purge_leases
 delete from dl_leases where table_id = :table_id and purpose <> 'purge'
+
+-- name: end_all_open_work
+delete from dl_leases where table_id = :table_id and started_at is not null
+
+-- The table may come back, and its numbers go on: no holder from before the drop is one after it.
+-- name: revoke_leases
+update dl_leases set fencing = fencing + 1, expires_at = {long_ago}
+where table_id = :table_id and started_at is null and purpose <> 'purge'
 
 -- name: end_lease
 delete from dl_leases
@@ -528,7 +536,7 @@ from dl_table_versions v
 where v.table_id = :table_id and v.version >= :first and v.version <= :last
     and not exists (
         select 1 from dl_tables t
-        where t.table_id = :table_id and t.state = 'deleted' and t.is_vacuuming
+        where t.table_id = :table_id and t.is_purged
     )
     and exists (
         select 1 from dl_table_versions w
@@ -544,7 +552,7 @@ where dl_mirror_status.status <> 'SUCCESS'
 -- name: advance_mirrored_range
 update dl_tables set mirrored_through = :last
 where table_id = :table_id and mirrored_through >= :first - 1 and mirrored_through < :last
-    and not (state = 'deleted' and is_vacuuming)
+    and not is_purged
     and exists (
         select 1 from dl_table_versions v
         where v.table_id = :table_id and v.version = :last
@@ -638,6 +646,9 @@ where table_key = {table_key} and removed_version > :version and added_version >
 -- name: set_vacuuming
 update dl_tables set is_vacuuming = {true} where table_id = :table_id
 
+-- name: set_purged
+update dl_tables set is_purged = {true} where table_id = :table_id
+
 -- name: end_vacuuming
 update dl_tables set is_vacuuming = {false}
 where table_id = :table_id
@@ -660,10 +671,19 @@ where table_key = {table_key} and removed_version >= :first and added_version <=
 select table_id, location, location_key from dl_tables
 where table_id <> :table_id and state <> 'deleted'
 
+-- Dropped tables keep the marks of their last vacuum and may come back, until another table takes
+-- their location.
+-- name: markable_places
+select t.table_id, t.location, t.location_key from dl_tables t
+where t.table_id <> :table_id and not t.is_purged and (
+    t.state <> 'deleted'
+    or t.location_key not in (select o.location_key from dl_tables o where o.state <> 'deleted')
+)
+
 -- Where purged tables lay and none lies now: what is there goes, or is gone.
 -- name: purged_places
 select t.table_id, t.location, t.location_key from dl_tables t
-where t.state = 'deleted' and t.is_vacuuming and not exists (
+where t.is_purged and not exists (
     select 1 from dl_tables o where o.location_key = t.location_key and o.state <> 'deleted'
 )
 

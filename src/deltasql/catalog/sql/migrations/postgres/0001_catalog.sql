@@ -34,6 +34,7 @@ create table dl_tables (
     log_floor bigint not null,
     properties text not null default '{}',
     is_vacuuming boolean not null default false,
+    is_purged boolean not null default false,
     epoch bigint not null default 1,
     history_floor bigint not null default 0,
     mirror_paused boolean not null default false,
@@ -500,6 +501,8 @@ comment on column dl_tables.properties is
     'What deltasql records about the table, as JSON; import_metadata is about its import.';
 comment on column dl_tables.is_vacuuming is
     'Whether objects of the table are marked in dl_vacuum_marks; commits look there then.';
+comment on column dl_tables.is_purged is
+    'Whether the table was dropped with its files: what is at its location now is not its own.';
 comment on column dl_tables.epoch is
     'The epoch that commits are checked against.';
 comment on column dl_tables.history_floor is

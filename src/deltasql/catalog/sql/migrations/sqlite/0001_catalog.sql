@@ -34,6 +34,7 @@ create table dl_tables (
     log_floor integer not null,
     properties text not null default '{}',
     is_vacuuming integer not null default 0,
+    is_purged integer not null default 0,
     epoch integer not null default 1,
     history_floor integer not null default 0,
     mirror_paused integer not null default 0,
