@@ -14,6 +14,7 @@ from deltasql.catalog.rows import TableState
 from deltasql.errors import LeaseLostError, TableStateError, VacuumedError
 from deltasql.mirror.vacuum import Vacuum
 from deltasql.protocol.files import commit_key
+from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
 
@@ -67,7 +68,7 @@ def cut_short(stage, point="after-vacuum-marks"):
 
 
 def book_row(stage):
-    return stage.catalog._session.book.table_by_id(stage.table.table_id)
+    return inspect(stage.catalog).metastore.table_by_id(stage.table.table_id)
 
 
 def require_finished(stage):
@@ -79,9 +80,7 @@ def require_finished(stage):
     assert stage.files() == {"kept.parquet"}
     assert not book_row(stage).is_vacuuming
     assert (
-        stage.catalog._session.book.database.rows(
-            "vacuum_marks", table_id=stage.table.table_id, most=1
-        )
+        inspect(stage.catalog).database.rows("vacuum_marks", table_id=stage.table.table_id, most=1)
         == []
     )
     stage.table.commit([stage.add("fresh.parquet")])
@@ -123,7 +122,7 @@ def test_a_drop_ends_the_vacuum_of_another_process(stage, other, point, is_back)
 
 def test_a_vacuum_behind_an_undrop_is_not_mistaken_for_the_one_before_the_drop(stage):
     """Both are of one process: only the number of the lease tells them apart."""
-    leases, taken = stage.catalog._session.checkpointer.leases, []
+    leases, taken = inspect(stage.catalog).connection.leases, []
 
     def drop():
         stage.catalog.drop("orders")
@@ -195,7 +194,7 @@ def test_a_worker_leaves_in_the_log_what_it_put_while_the_table_was_dropped(stag
     for number in range(2 if batch else 1):
         stage.table.commit([stage.add(f"fresh-{number}.parquet")])
     stage.catalog.mirror.resume("orders")
-    engine, row = stage.catalog._session.engine, book_row(stage)
+    engine, row = inspect(stage.catalog).engine, book_row(stage)
     hook = once("before-put", lambda: other.drop("orders", force=True))
     with hooked(hook):
         if batch:
