@@ -29,10 +29,10 @@ def commit_unseen(table, *numbers: int) -> None:
     """Append in SQL without looking at the log; then the mirror finds what is there."""
     was_checked_before(table)
     settings = inspect(table).settings
-    inspect(table).settings = NO_MIRROR
+    inspect(table).connection.settings = NO_MIRROR
     for number in numbers:
         table.append(rows(number), commit_id=f"own-{number}")
-    inspect(table).settings = settings
+    inspect(table).connection.settings = settings
     inspect(table).engine.catch_up(table.table_id, seconds=60)
 
 

@@ -203,9 +203,9 @@ def test_a_delete_over_commits_without_files(catalog, table):
     live = table.snapshot().files(["path", "size"]).to_pylist()[0]
     gone = a_remove(a_foreign_file(table, 1), path=live["path"], size=live["size"])
     put_foreign(table, 2, gone)
-    settings, inspect(table).settings = inspect(table).settings, NO_MIRROR
+    settings, inspect(table).connection.settings = inspect(table).settings, NO_MIRROR
     table.commit([], txn=("app", 1))
-    inspect(table).settings = settings
+    inspect(table).connection.settings = settings
     inspect(catalog).engine.catch_up(table.table_id, seconds=60)
     recommit(catalog, table)
     assert (table.version, ids(table), ids(table, version=2)) == (3, [], [1])
@@ -229,9 +229,9 @@ def test_change_data_goes_with_its_commit(catalog, tmp_path):
         path=added.path, partition_values=added.partition_values, size=added.size, data_change=False
     )
     put_foreign(table, 1, added, cdc)
-    settings, inspect(table).settings = inspect(table).settings, NO_MIRROR
+    settings, inspect(table).connection.settings = inspect(table).settings, NO_MIRROR
     table.commit([], txn=("app", 1))
-    inspect(table).settings = settings
+    inspect(table).connection.settings = settings
     inspect(catalog).engine.catch_up(table.table_id, seconds=60)
     recommit(catalog, table)
     payload = inspect(catalog).metastore.payload(table.table_id, 2)
@@ -318,9 +318,9 @@ def test_no_vacuum_deletes_the_files_of_a_foreign_commit_that_the_mirror_has_not
     for file in place_of(table).rglob("*.parquet"):
         os.utime(file, (1, 1))
     settings = inspect(table).settings
-    inspect(table).settings = NO_MIRROR
+    inspect(table).connection.settings = NO_MIRROR
     assert table.append(rows(10)) == 2
-    inspect(table).settings = settings
+    inspect(table).connection.settings = settings
     with pytest.raises(OwnershipError, match="is not the version that SQL has"):
         table.vacuum(dry_run=False, retain=timedelta(0), allow_short_retention=True, orphans=True)
     with pytest.raises(OwnershipError):

@@ -142,7 +142,7 @@ def test_a_file_that_both_added(catalog, table):
 def test_a_file_that_sql_has_added_and_removed_does_not_come_back(catalog, table):
     theirs = a_foreign_file(table, 100)
     put_foreign(table, 2, theirs, **BLIND)
-    inspect(table).settings = NO_MIRROR
+    inspect(table).connection.settings = NO_MIRROR
     table.commit([theirs])
     table.commit([a_remove(theirs)])
     refused(catalog, table, "both wrote the same file")
@@ -206,7 +206,7 @@ def test_what_the_tables_rules_forbid(catalog, tmp_path):
     table = a_table(catalog, tmp_path, properties={"delta.appendOnly": "true"})
     table.append(rows(1))
     put_foreign(table, 2, a_remove(live_add(table)))
-    inspect(table).settings = NO_MIRROR
+    inspect(table).connection.settings = NO_MIRROR
     table.commit([], txn=("app", 1))
     refused(catalog, table, "append-only")
 

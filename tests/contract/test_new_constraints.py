@@ -8,6 +8,8 @@ import pytest
 from builders import a_table, ids, rows
 from deltasql.client.constraint_checks import RowsInPlace
 from deltasql.client.plans import plan_alter
+from deltasql.client.staging import CommitOptions
+from deltasql.client.write_driver import Commit, once, write_table
 from deltasql.errors import CommitConflictError, ConstraintViolationError, UnsupportedFeatureError
 from deltasql.protocol.schema import STRING, StructField
 from deltasql.testing import inspect
@@ -91,12 +93,12 @@ def test_rows_that_come_meanwhile_are_looked_at_too(catalog, table):
     checked = RowsInPlace(snapshot, table.store, store_at).checked(plan)
     table.append(rows(-1))
     with pytest.raises(CommitConflictError):
-        table._commit_planned(snapshot, checked, commit_options())
+        write_table(
+            inspect(catalog).session,
+            table.table_id,
+            lambda staged: staged.stage(checked),
+            Commit(CommitOptions()),
+            once(lambda: snapshot),
+        )
     with pytest.raises(ConstraintViolationError):
         table.alter(properties={LOW: "id > 0"})
-
-
-def commit_options():
-    from deltasql.client.staging import CommitOptions
-
-    return CommitOptions()

@@ -124,6 +124,7 @@ def test_whoever_has_no_role_is_told_so(lake):
     login = f"{lake.prefix}_nobody_login"
     with lake.admin() as connection:
         connection.execute(f'create role "{login}" login')
+        connection.execute(f'grant connect on database "{lake.name}" to "{login}"')
     with pytest.raises(PermissionDeniedError, match="may not use the schema lake catalog") as error:
         lake.connect("nobody")
     assert "USAGE" in error.value.advice

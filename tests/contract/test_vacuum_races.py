@@ -64,15 +64,15 @@ def test_a_note_that_vacuum_gave_up_refuses_the_commit(stage, monkeypatch):
     ticks = {"s": 0.0}
     work = inspect(stage.catalog).in_flight
     monkeypatch.setattr(work, "monotonic", lambda: ticks["s"])
-    metastore = inspect(stage.catalog).metastore
-    commit = metastore.commit
+    committer = inspect(stage.catalog).metastore.committer
+    commit = committer.commit
 
     def stop_then_commit(requests, **options):
         stage.pass_days(1)
         assert stage.vacuum() == set()  # forgets the note; the files are young still
         return commit(requests, **options)
 
-    monkeypatch.setattr(type(metastore), "commit", lambda _, *a, **k: stop_then_commit(*a, **k))
+    monkeypatch.setattr(type(committer), "commit", lambda _, *a, **k: stop_then_commit(*a, **k))
     with pytest.raises(VacuumedError, match="not heard of"), stage.catalog.transaction() as tx:
         tx.table("orders").append(rows(7))
         ticks["s"] = NOTED_AFTER_S + 1

@@ -265,7 +265,7 @@ def test_a_catalog_that_is_not_there_is_not_made(session, tmp_path):
 def test_a_source_tells_its_error_with_the_code(session, uri, catalog):
     with pytest.raises(Exception, match=r"error\[DS301\]: There is no table 'nobody'"):
         session.read.format("deltasql").load(named(uri, "nobody"))
-    with pytest.raises(Exception, match="has no option colour"):
+    with pytest.raises(Exception, match="has no option 'colour'"):
         session.read.format("deltasql").option("colour", "red").load(named(uri, "x"))
 
 

@@ -119,7 +119,7 @@ def test_where_a_stream_begins(small):
         ({"endingVersion": 2}, "read once"),
         ({"versionAsOf": 1}, "one version"),
         ({"where": "id = 1"}, "one version"),
-        ({"colour": "red"}, "no option colour"),
+        ({"colour": "red"}, "no option 'colour'"),
     ],
 )
 def test_options_that_do_not_fit(small, options, said):
