@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from deltasql.clock import now_ms
 from deltasql.errors import MirrorConflictError, OwnershipError
 from deltasql.log.owner import OWNER_KEY
 from deltasql.log.reader import LogRules, read_rules
@@ -57,7 +57,7 @@ def _unfence(store: ObjectStore, *, dry_run: bool) -> Unfenced:
     if not fenced or dry_run:
         return Unfenced(store.uri, rules.version, fenced, None)
     version = rules.version + 1
-    payload = _commit(rules, time.time_ns() // 1_000_000)
+    payload = _commit(rules, now_ms())
     if create_once(store, commit_key(version), payload) is Created.DIFFERENT:
         raise MirrorConflictError(
             f"{commit_key(version)} was written by somebody else meanwhile.", version=version

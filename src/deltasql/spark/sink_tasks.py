@@ -6,13 +6,13 @@ Spark hands to the commit count, and no others.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
+from deltasql.clock import now_ms
 from deltasql.data.writer import WriteSpec, write_files
 from deltasql.errors import CorruptDataError
 from deltasql.protocol.actions import Add
@@ -63,7 +63,7 @@ class TaskOutput:
                 batch = next(batches, None)
 
         store = self.opener()
-        spec = replace(self.spec, now_ms=time.time_ns() // 1_000_000)
+        spec = replace(self.spec, now_ms=now_ms())
         try:
             reader = pa.RecordBatchReader.from_batches(first.schema, rows())
             adds = write_files(reader, spec, store)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import io
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 
+from deltasql.clock import now_ms
 from deltasql.errors import ObjectExistsError, ObjectNotFoundError
 from deltasql.storage.keys import bytewise, check_folder, check_key, check_prefix, check_range
 from deltasql.storage.port import ObjectInfo
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +50,7 @@ class MemoryStore:
         *,
         bucket: Bucket | None = None,
         prefix: str = "",
-        clock: Callable[[], int] = _now_ms,
+        clock: Callable[[], int] = now_ms,
     ) -> None:
         self._uri = uri
         self._bucket = bucket or Bucket()

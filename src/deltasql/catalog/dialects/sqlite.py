@@ -10,7 +10,6 @@ an Arrow column costs seven times as much.
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -38,6 +37,7 @@ from deltasql.catalog.dialects.sqlite_probe import NO_TABLES, require_catalog
 from deltasql.catalog.dialects.sqlite_watch import SqliteWatch
 from deltasql.catalog.dialects.staging import SQLITE_WORDS, require_all, without_nulls
 from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries, split_statements
+from deltasql.clock import now_ms
 from deltasql.errors import BadArgumentError, ConfigError
 
 DIALECT = Dialect(
@@ -71,7 +71,7 @@ class SqliteDatabase:
         self, path: Path, *, must_exist: bool = True, clock: Callable[[], int] | None = None
     ) -> None:
         self.path = path
-        self._clock = clock or _wall_clock
+        self._clock = clock or now_ms
         self.queries = Queries(
             load_queries("sqlite"),
             "(?1 ->> '$.{name}')",
@@ -305,10 +305,6 @@ def _json(params: Mapping[str, Any]) -> bytes:
         return _encoder.encode(params)
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise BadArgumentError(f"SQLite cannot hold a value: {error}.") from error
-
-
-def _wall_clock() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _typed(kind: pa.DataType) -> str:
