@@ -73,7 +73,9 @@ def write_table(
     looked up at first only where it is known what is `meant`; the commit itself always does.
     """
     options = commit.options
-    known = options if commit.meant is not None else replace(options, commit_id=None)
+    known = options
+    if commit.meant is None and options.commit_id is not None:
+        known = replace(options, commit_id=None)
     found = written_before(session, table_id, known, commit.meant)
     if found is not None:
         return Written(found)
