@@ -2,8 +2,11 @@
 
 import threading
 
+import pytest
+
 import deltasql
 from builders import a_table, ids, rows
+from deltasql.client import mirroring
 from deltasql.testing import inspect
 
 
@@ -51,3 +54,25 @@ def test_the_parts_are_one_catalogs(catalog, table):
     assert opened.database is opened.connection.metastore.database
     assert opened.engine.connection is opened.checkpointer.connection is opened.connection
     assert opened.connection.store_of(table.refresh()) is table.store
+
+
+def test_a_mirror_that_cannot_be_built_refuses_the_commit_before_it_is_made(
+    catalog_uri, tmp_path, monkeypatch
+):
+    with deltasql.connect(catalog_uri) as catalog:
+        a_table(catalog, tmp_path).append(rows(1))
+    with deltasql.connect(catalog_uri) as catalog:
+        table = catalog.table("orders")
+        with monkeypatch.context() as patch:
+            patch.setattr(mirroring, "Checkpointer", fail)
+            for write in (lambda: table.append(rows(2)), lambda: a_table(catalog, tmp_path, "new")):
+                with pytest.raises(RuntimeError, match="not built"):
+                    write()
+            assert table.version == 1
+            assert [one.name for one in catalog.tables()] == ["orders"]
+        assert table.append(rows(2)) == 2
+        a_table(catalog, tmp_path, "new")
+
+
+def fail(*_):
+    raise RuntimeError("not built")

@@ -21,19 +21,7 @@ from deltasql.protocol.files import commit_key
 from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
-
-
-def once(point, do):
-    """Return a hook that does something at the first passage of a point."""
-    passed = []
-
-    def hook(name):
-        if name == point and not passed:
-            passed.append(name)
-            do()
-
-    hook.passed = passed
-    return hook
+from hooks import once
 
 
 def folder(table) -> Path:

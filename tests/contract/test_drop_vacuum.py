@@ -17,6 +17,7 @@ from deltasql.protocol.files import commit_key
 from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
+from hooks import once
 
 GONE = {f"gone-{number}.parquet" for number in range(3)}
 MARKED = ["after-vacuum-marks", "after-vacuum-delete"]
@@ -43,19 +44,6 @@ def other(stage):
     """Another process, as far as the catalog can tell."""
     with deltasql.connect(stage.uri, clock=lambda: stage.now) as opened:
         yield opened
-
-
-def once(point, do):
-    """Return a hook that does something at the first passage of a point."""
-    passed = []
-
-    def hook(name):
-        if name == point and not passed:
-            passed.append(name)
-            do()
-
-    hook.passed = passed
-    return hook
 
 
 def stop():

@@ -25,24 +25,12 @@ from deltasql.protocol.files import commit_key
 from deltasql.testing import inspect
 from deltasql.testing.crash import hooked
 from deltasql.testing.invariants import check_invariants
+from hooks import once
 from readers import READERS, read_deltasql
 
 
 def folder(table) -> Path:
     return Path(table.location.removeprefix("file://"))
-
-
-def once(point, do):
-    """Return a hook that does something at the first passage of a point."""
-    passed = []
-
-    def hook(name):
-        if name == point and not passed:
-            passed.append(name)
-            do()
-
-    hook.passed = passed
-    return hook
 
 
 def versions(table) -> list[tuple[int, str]]:

@@ -84,9 +84,9 @@ class FileLoad:
             self.work.run("insert_import_partitions", table_id=self.lock.table_id)
 
     def empty_partitions(self, version: int, *, has_writers: bool) -> None:
-        """Note which combinations have no file any more: filters pass over them.
+        """Mark the combinations that have no file any more: filters pass over them.
 
-        Writers of a table that takes commits are told to forget what they remember of them.
+        Writers cache combinations; where the table has writers, the caches become invalid.
         """
         place = {"table_id": self.lock.table_id, "version": version}
         if self.work.rows("empty_loaded_partitions", **place) and has_writers:

@@ -106,7 +106,7 @@ def create_with(session: Session, planned: PlannedTable, request: CommitRequest)
     new = NewTable(row.table_id, row.namespace, row.name, row.location, row.location_key)
     first = (planned.protocol, planned.metadata, *request.actions)
     whole = replace(request, actions=first, known=None)
-    started = time.monotonic()
+    started, mirroring = time.monotonic(), session.mirroring
     crash_point("before-place-taken")
     _reserve(session, row)
     try:
@@ -118,7 +118,7 @@ def create_with(session: Session, planned: PlannedTable, request: CommitRequest)
         raise
     crash_point("before-marker-settled")
     _settle(session, row)
-    session.after_commit([whole], [done], started)
+    session.after_commit([whole], [done], started, mirroring)
     return done.version
 
 

@@ -45,7 +45,10 @@ class Session:
 
     @property
     def mirroring(self) -> Mirroring:
-        """The mirror, built when it is first needed."""
+        """The mirror, built when it is first needed.
+
+        Whoever commits asks for it before: nothing behind a commit may fail.
+        """
         with self._lock:
             if self._mirroring is None:
                 self._mirroring = Mirroring(self.connection)
@@ -70,6 +73,7 @@ class Session:
         reads: Sequence[TableRead] = (),
     ) -> list[Committed]:
         """Commit in SQL, report it, and mirror what the settings say."""
+        mirroring = self.mirroring
         for request in requests:
             if request.known is not None:
                 self.require_root(request.known)
@@ -86,7 +90,7 @@ class Session:
             for request in requests:
                 self._report_failed_commit(request, error)
             raise
-        self.after_commit(requests, done, started, transaction_id)
+        self.after_commit(requests, done, started, mirroring, transaction_id)
         return done
 
     def after_commit(
@@ -94,6 +98,7 @@ class Session:
         requests: Sequence[CommitRequest],
         done: Sequence[Committed],
         started: float,
+        mirroring: Mirroring,
         transaction_id: str | None = None,
     ) -> None:
         """Report new versions and mirror them; nothing here can fail the commit."""
@@ -109,7 +114,7 @@ class Session:
                     transaction_id=transaction_id,
                 )
             )
-        self.mirroring.follow(done)
+        mirroring.follow(done)
 
     def close(self) -> None:
         """End mirror attempts under way, then close stores and connections."""

@@ -60,7 +60,7 @@ def once(newest: Callable[[], Snapshot]) -> tuple[Pin, ...]:
 
 
 def replanned(newest: Callable[[], Snapshot], tries: int) -> tuple[Pin, ...]:
-    """Return the newest version, so many times: the work is cheap, and planned anew each time."""
+    """Return N pins of the newest version, for work that is cheap to plan again."""
     return (*(Pin(newest, (CommitConflictError,)) for _ in range(tries - 1)), Pin(newest))
 
 
