@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltasql.catalog.commit_rows import file_columns
+from deltasql.catalog.commit_rows import file_columns, parsed_stats
 from deltasql.log.checkpoint_rows import checkpoint_parts, read_files
 from deltasql.protocol.actions import Action, Add, Remove
 from deltasql.protocol.codec import dump_values, from_json_object
@@ -53,7 +53,7 @@ _OF_SQL = {"file_id", "file_key", "path_hash"}
 def add_rows(actions: Iterable[Action]) -> list[dict[str, Any]]:
     """The rows that a commit would write for the adds."""
     adds = [action for action in actions if isinstance(action, Add)]
-    columns = file_columns(adds, range(len(adds)))
+    columns = file_columns(adds, range(len(adds)), parsed_stats(adds))
     names = [name for name in columns if name not in _OF_SQL]
     return [
         dict(zip(names, row, strict=True)) for row in zip(*map(columns.get, names), strict=True)

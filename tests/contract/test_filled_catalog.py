@@ -9,6 +9,7 @@ from bench import fill, synthetic
 import deltasql
 from deltasql.catalog.stats_index import index_rows
 from deltasql.protocol.identity import file_hashes
+from deltasql.protocol.stats import parse_stats
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing import check_invariants, inspect
 
@@ -96,7 +97,7 @@ def test_the_index_and_the_keys_are_those_that_commits_write(filled):
     files = [file for name in ("dl_files", "dl_removed_files") for file in stored(table, name)]
     assert len(files) == TABLES[2].ever
     ids = [file["file_id"] for file in files]
-    rows = index_rows([file["stats"] for file in files], ids, indexed)
+    rows = index_rows([parse_stats(file["stats"]) for file in files], ids, indexed)
     for kind, columns in (("num", rows.num), ("text", rows.text)):
         found = index_of(table, kind, columns)
         assert found == sorted(zip(*columns.values(), strict=True))

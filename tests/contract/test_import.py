@@ -7,7 +7,7 @@ import pytest
 
 import deltasql
 from builders import some
-from deltasql.catalog.commit_rows import file_columns
+from deltasql.catalog.commit_rows import file_columns, parsed_stats
 from deltasql.catalog.rows import TableState
 from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import (
@@ -44,7 +44,7 @@ def require_replayed(catalog, row, history, first=0):
     """Compare everything that a snapshot tells with the naive replay."""
     for version, state in some(enumerate(history.states()))[first:]:
         adds = list(state.files.values())
-        columns = file_columns(adds, range(len(adds)))
+        columns = file_columns(adds, range(len(adds)), parsed_stats(adds))
         names = ("path", "dv_id", "size", "num_records", "partition_values")
         expected = sorted(zip(*(columns[name] for name in names), strict=True))
         assert files_at(catalog, row, version) == expected, version

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from deltasql.catalog.stats_bulk import bulk_index_rows
 from deltasql.catalog.stats_index import StatsColumn, index_kind, index_rows
+from deltasql.protocol.stats import parse_stats
 from stats_strategies import COLUMNS, RAW, written
 
 PAIRS = [
@@ -70,7 +71,7 @@ def odd(draw):
 
 def check(texts: list[str | None]) -> None:
     numbers = list(range(100, 100 + len(texts)))
-    expected = index_rows(texts, numbers, PAIRS)
+    expected = index_rows([parse_stats(text) for text in texts], numbers, PAIRS)
     found = bulk_index_rows(
         pa.chunked_array([pa.array(texts, pa.string())]),
         pa.chunked_array([pa.array(numbers, pa.int64())]),

@@ -24,6 +24,7 @@ from deltasql.catalog.commit_rows import (
     SMALL,
     VersionPlan,
     file_columns,
+    parsed_stats,
     partition_text,
     version_columns,
 )
@@ -157,8 +158,9 @@ class AppendCalls:
 
 def _append_params(plan: VersionPlan, places: tuple[int, ...]) -> dict[str, Any]:
     adds = plan.commit.adds
-    files = file_columns(adds, plan.file_ids)
-    index = index_rows([add.stats for add in adds], plan.file_ids, plan.indexed)
+    stats = parsed_stats(adds)
+    files = file_columns(adds, plan.file_ids, stats)
+    index = index_rows(stats, plan.file_ids, plan.indexed)
     return {
         **{name: files[name] for name in _FILE_COLUMNS},
         **{f"num_{name}": column for name, column in index.num.items()},

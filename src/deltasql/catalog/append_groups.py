@@ -39,7 +39,14 @@ class _Append:
     is_taken: bool = False
     is_sent: bool = False
     outcome: Committed | None = None
-    wake: threading.Event = field(default_factory=threading.Event)
+    wake: threading.Event | None = None
+
+    def sent(self, outcome: Committed | None) -> None:
+        """Take the outcome, and wake the thread if it waits."""
+        self.outcome = outcome
+        self.is_sent = True
+        if self.wake is not None:
+            self.wake.set()
 
 
 @dataclass(slots=True)
@@ -69,8 +76,9 @@ class AppendGroups:
         """Commit an append: in a group by `send`, or by calling `alone`."""
         append = _Append(request)
         try:
-            if not self._leads_at_once(append):
-                self._wait(append)
+            wake = self._join(append)
+            if wake is not None:
+                self._wait(append, wake)
             if not append.is_taken and not _is_interruptible():
                 self._lead(append, send)
             if append.outcome is None:  # a leader still leads: others gather meanwhile
@@ -79,28 +87,30 @@ class AppendGroups:
             self._leave(append)
         return append.outcome
 
-    def _leads_at_once(self, append: _Append) -> bool:
+    def _join(self, append: _Append) -> threading.Event | None:
+        """Lead at once where nobody does, else return what will wake the append."""
         with self._lock:
             queue = self._queues.setdefault(append.request.table_id, _Queue())
             if queue.leader is None:
                 queue.leader = append
-            else:
-                queue.waiting.append(append)
-            return queue.leader is append
+                return None
+            append.wake = threading.Event()
+            queue.waiting.append(append)
+            return append.wake
 
-    def _wait(self, append: _Append) -> None:
+    def _wait(self, append: _Append, wake: threading.Event) -> None:
         """Wait until the append was sent or leads."""
         started = time.monotonic()
         while not append.is_sent:
             patience = _WAIT_FOR_OUTCOME_S if append.is_taken else _WAIT_TO_BE_TAKEN_S
             left = started + patience - time.monotonic()
-            append.wake.wait(max(left, 0.0))
+            wake.wait(max(left, 0.0))
             with self._lock:
                 if append.is_sent or (append.is_taken and left <= 0):
                     return
                 if not append.is_taken and self._may_lead(append, is_late=left <= 0):
                     return
-                append.wake.clear()
+                wake.clear()
 
     def _may_lead(self, append: _Append, *, is_late: bool) -> bool:
         queue = self._queues.setdefault(append.request.table_id, _Queue())
@@ -130,9 +140,7 @@ class AppendGroups:
         finally:
             with self._lock:
                 for append, outcome in zip(group, outcomes, strict=True):
-                    append.outcome = outcome
-                    append.is_sent = True
-                    append.wake.set()
+                    append.sent(outcome)
 
     def _leave(self, append: _Append) -> None:
         """Wake who has waited longest; an append that an interrupt stopped waits no more."""
@@ -144,9 +152,12 @@ class AppendGroups:
                 queue.waiting.remove(append)
             if queue.leader is append:
                 queue.leader = None
-            if queue.leader is None and queue.waiting:
-                queue.waiting[0].wake.set()
-            elif queue.leader is None:
+            if queue.leader is not None:
+                return
+            wake = queue.waiting[0].wake if queue.waiting else None
+            if wake is not None:
+                wake.set()
+            else:
                 del self._queues[append.request.table_id]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from deltasql.catalog import migrations
-from deltasql.catalog.commit_request import CommitRequest, Committed
+from deltasql.catalog.commit_request import CommitRequest, Committed, TransactionRequest
 from deltasql.catalog.commits import Committer
 from deltasql.catalog.database import Database, UniqueViolationError
 from deltasql.catalog.dropping import Dropping
@@ -174,7 +174,7 @@ class SqlCatalog:
         """
         check_name(new.namespace, new.name)
         try:
-            return self.committer.commit([request], create=new)[0]
+            return self.committer.commit(TransactionRequest([request], create=new))[0]
         except UniqueViolationError as error:
             raise self._taken(new) from error
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from deltasql.catalog.registry import NewTable
 from deltasql.catalog.repeats import WriteSummary, count_files, summarize
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.protocol.actions import Action
@@ -71,6 +72,31 @@ class TableRead:
         return CommitRequest(
             self.table_id, (), self.read, self.note, self.commit_id, known=self.known
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRequest:
+    """All that is committed together, or not at all.
+
+    `reads` are tables that were read and get no version: they must still be as they were. `create`
+    is a table that the only request makes.
+    """
+
+    requests: Sequence[CommitRequest]
+    reads: Sequence[TableRead] = ()
+    transaction_id: str | None = None
+    create: NewTable | None = None
+
+    @property
+    def table_ids(self) -> list[str]:
+        """The tables that are written or read."""
+        return [*(one.table_id for one in self.requests), *(one.table_id for one in self.reads)]
+
+    @property
+    def is_single(self) -> bool:
+        """Tell whether it is one write to one table that is there."""
+        is_alone = len(self.requests) == 1 and not self.reads
+        return is_alone and self.transaction_id is None and self.create is None
 
 
 @dataclass(frozen=True, slots=True)

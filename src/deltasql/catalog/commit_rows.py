@@ -27,7 +27,7 @@ from deltasql.protocol.actions import (
 from deltasql.protocol.codec import dump_values, to_json_object
 from deltasql.protocol.columns import Leaf
 from deltasql.protocol.identity import file_hashes
-from deltasql.protocol.stats import parse_stats
+from deltasql.protocol.stats import FileStats, parse_stats
 
 # An append of more files is a transaction of its own.
 SMALL = 50
@@ -169,17 +169,25 @@ def _insert_files(work: Work, plans: Sequence[VersionPlan]) -> None:
         return
     files = [file_id for plan in plans for file_id in plan.file_ids]
     versions = [plan.version for plan in plans for _ in plan.commit.adds]
-    columns = file_columns(adds, files) | {"added_version": versions}
+    stats = parsed_stats(adds)
+    columns = file_columns(adds, files, stats) | {"added_version": versions}
     work.run_many("insert_files", columns, table_id=plans[0].request.table_id)
     indexed = plans[0].indexed
-    rows = index_rows([add.stats for add in adds], files, indexed)
+    rows = index_rows(stats, files, indexed)
     if rows.num["file_id"]:
         work.run_many("insert_stats_num", dict(rows.num))
     if rows.text["file_id"]:
         work.run_many("insert_stats_text", dict(rows.text))
 
 
-def file_columns(adds: Sequence[Add], file_ids: Sequence[int]) -> dict[str, Sequence[Any]]:
+def parsed_stats(adds: Sequence[Add]) -> list[FileStats | None]:
+    """Return the statistics of adds; what cannot be read is None."""
+    return [parse_stats(add.stats) for add in adds]
+
+
+def file_columns(
+    adds: Sequence[Add], file_ids: Sequence[int], stats: Sequence[FileStats | None]
+) -> dict[str, Sequence[Any]]:
     """Return the columns of dl_files for these adds."""
     hashes = [_hashes(add) for add in adds]
     return {
@@ -192,7 +200,7 @@ def file_columns(adds: Sequence[Add], file_ids: Sequence[int]) -> dict[str, Sequ
         "modification_time": [add.modification_time for add in adds],
         "partition_values": [partition_text(add) for add in adds],
         "stats": [add.stats for add in adds],
-        "num_records": [_num_records(add) for add in adds],
+        "num_records": [None if one is None else one.num_records for one in stats],
         "tags": [_json(add.tags) for add in adds],
         "deletion_vector": [_vector(add.deletion_vector) for add in adds],
         "base_row_id": [add.base_row_id for add in adds],
@@ -211,11 +219,6 @@ def _hashes(file: Add | Remove) -> tuple[str, str | None]:
     """Return what the file is known by, as the hexadecimal text in which statements take it."""
     file_key, path_hash = file_hashes(file.path, file.dv_id)
     return file_key.hex(), None if path_hash is None else path_hash.hex()
-
-
-def _num_records(add: Add) -> int | None:
-    stats = parse_stats(add.stats)
-    return stats.num_records if stats else None
 
 
 def _json(values: dict[str, Any] | None) -> str | None:

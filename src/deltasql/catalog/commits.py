@@ -11,8 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 from deltasql.catalog.append_call import AppendCalls, LostAppendError
 from deltasql.catalog.append_groups import AppendGroups
@@ -25,7 +24,12 @@ from deltasql.catalog.commit_check import (
     check_rules,
 )
 from deltasql.catalog.commit_encode import Stamp, encode_commit
-from deltasql.catalog.commit_request import CommitRequest, Committed, TableRead
+from deltasql.catalog.commit_request import (
+    CommitRequest,
+    Committed,
+    TableRead,
+    TransactionRequest,
+)
 from deltasql.catalog.commit_rows import (
     SMALL,
     VersionPlan,
@@ -37,14 +41,14 @@ from deltasql.catalog.database import Database, UniqueViolationError, Work
 from deltasql.catalog.definitions import DefinitionCache, TableDefinition, change_indexed_columns
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.objects import is_absolute
-from deltasql.catalog.registry import NewTable, insert_table
+from deltasql.catalog.registry import insert_table
 from deltasql.catalog.repeats import (
     other_transaction_error,
     require_same_write,
     stored_summary,
 )
 from deltasql.catalog.row_ids import number_rows
-from deltasql.catalog.rows import LockedTable, TableRow, TableState, locked_table, table_row
+from deltasql.catalog.rows import LockedTable, TableState, locked_table, table_row
 from deltasql.catalog.settings_rows import keep_settings
 from deltasql.catalog.stats_index import wanted_columns
 from deltasql.crash import crash_point
@@ -81,6 +85,39 @@ _REFUSALS = (
 )
 
 
+class _Attempt(NamedTuple):
+    """How the rows of a commit are written.
+
+    What was sent before may have been made: then its token is asked for. A live file that an add
+    names again is replaced where `replaces_live_files`; else the add is refused.
+    """
+
+    asks_tokens: bool
+    replaces_live_files: bool
+
+
+# Most commits meet neither their own token nor a live file of the same identity: the first attempt
+# looks for none, and its refusal is the reason to look.
+_FIRST = _Attempt(asks_tokens=False, replaces_live_files=False)
+_SECOND = _Attempt(asks_tokens=True, replaces_live_files=True)
+
+
+class _Lock(NamedTuple):
+    """A table under its row lock, and what its token has made before."""
+
+    table: LockedTable
+    made: Committed | None
+
+
+class _Part(NamedTuple):
+    """One table's part of a transaction, under the lock and found to be allowed."""
+
+    request: CommitRequest
+    lock: LockedTable
+    definition: TableDefinition
+    file_ids: Sequence[int]
+
+
 @dataclass(slots=True)
 class Committer:
     """Commits requests to one catalog; safe to use from many threads."""
@@ -98,47 +135,35 @@ class Committer:
         self._file_ids = IdBlocks(self.database, "file_id")
         self._calls = AppendCalls(self.database, self.epoch, self.cache, self._file_ids)
 
-    def commit(
-        self,
-        requests: Sequence[CommitRequest],
-        *,
-        transaction_id: str | None = None,
-        create: NewTable | None = None,
-        reads: Sequence[TableRead] = (),
-    ) -> list[Committed]:
+    def commit(self, transaction: TransactionRequest) -> list[Committed]:
         """Commit all requests or none, at one timestamp, and return their versions in order.
-
-        `reads` are tables that were read and get no version: they must still be as they were.
 
         Raises:
             CommitConflictError: a winner contradicts one of them; nothing was committed.
             CommitUnknownError: the outcome could not be learned; send the same again.
             InvalidCommitError: the token was used before for another write.
         """
-        done = self._commit(requests, transaction_id, create, reads)
-        for request, one in zip(requests, done, strict=True):
+        done = self._commit(transaction)
+        for request, one in zip(transaction.requests, done, strict=True):
             if one.made is not None:
                 name = one.before.full_name
                 require_same_write(name, one.version, one.made, request.summary())
         return done
 
-    def _commit(
-        self,
-        requests: Sequence[CommitRequest],
-        transaction_id: str | None,
-        create: NewTable | None,
-        reads: Sequence[TableRead],
-    ) -> list[Committed]:
-        tables = [request.table_id for request in requests] + [one.table_id for one in reads]
+    def _commit(self, transaction: TransactionRequest) -> list[Committed]:
+        tables = transaction.table_ids
         if len(set(tables)) != len(tables):
             raise InvalidCommitError("A transaction commits to each table once.")
-        is_single = len(requests) == 1 and transaction_id is None and create is None and not reads
-        alone = partial(
-            self._commit_alone, requests, transaction_id, create, reads, may_be_fast=is_single
-        )
-        if is_single and self._may_be_grouped(requests[0]):
-            return [self._groups.commit(requests[0], self._send_group, lambda: alone()[0])]
-        return alone()
+        if not transaction.is_single:
+            return self._commit_alone(transaction)
+        request = transaction.requests[0]
+        if self._may_be_grouped(request):
+            return [
+                self._groups.commit(
+                    request, self._send_group, lambda: self._commit_alone(transaction)[0]
+                )
+            ]
+        return self._commit_alone(transaction)
 
     def _may_be_grouped(self, request: CommitRequest) -> bool:
         """Tell whether a request is a small append that depends on no other commit."""
@@ -157,7 +182,7 @@ class Committer:
         """Commit appends to one table as one version each; None for those that are refused."""
         ids = [self._file_ids.take(len(request.actions)) for request in requests]
         with self.database.write() as work:
-            (lock,), _ = self._lock(work, requests[:1], ask_tokens=False)
+            lock = self._lock(work, requests[:1], _FIRST)[requests[0].table_id].table
             crash_point("after-group-lock")
             plans = self._plan_group(work, lock, requests, ids)
             made = [plan for plan in plans if plan is not None]
@@ -189,33 +214,25 @@ class Committer:
                 continue
             version += 1
             stamp = Stamp(timestamp, definition.has_in_commit_timestamps, None)
-            plan = self._plan(work, request, version, stamp, definition)
-            partitions = self._new_partitions(lock.row, plan.commit.adds)
-            plans.append(replace(plan, file_ids=file_ids, new_partitions=partitions))
+            part = _Part(request, lock, definition, file_ids)
+            plans.append(self._plan(work, part, version, stamp, _FIRST))
             timestamp += 1
         return plans
 
-    def _commit_alone(
-        self,
-        requests: Sequence[CommitRequest],
-        transaction_id: str | None,
-        create: NewTable | None,
-        reads: Sequence[TableRead],
-        *,
-        may_be_fast: bool,
-    ) -> list[Committed]:
+    def _commit_alone(self, transaction: TransactionRequest) -> list[Committed]:
         lost: Exception | None = None
+        may_be_fast = transaction.is_single
         for _ in range(_SENDS):
             try:
                 if may_be_fast:
                     may_be_fast = False
-                    fast = self._send_fast(requests[0])
+                    fast = self._send_fast(transaction.requests[0])
                     if fast is not None:
                         return [fast]
-                return self._send(requests, reads, transaction_id, create)
+                return self._send(transaction)
             except (CommitUnknownError, LostAppendError) as error:
                 ceiling = error.ceiling if isinstance(error, LostAppendError) else None
-                found = self._resolve(requests, ceiling)
+                found = self._resolve(transaction.requests, ceiling)
                 if found is not None:
                     return found
                 lost = error
@@ -227,33 +244,25 @@ class Committer:
         except UniqueViolationError:
             return None  # a transaction finds the token, or puts the add in another's place
 
-    def _send(
-        self,
-        requests: Sequence[CommitRequest],
-        reads: Sequence[TableRead],
-        transaction_id: str | None,
-        create: NewTable | None,
-    ) -> list[Committed]:
+    def _send(self, transaction: TransactionRequest) -> list[Committed]:
         """Commit; winners that are many are checked before the lock, so that nobody waits."""
         terms = CheckTerms(self.epoch)
         for _ in range(_ROUNDS_AHEAD):
             try:
-                return self._send_on(terms, requests, reads, transaction_id, create)
+                return self._send_on(terms, transaction)
             except FarBehindError:
                 pass
             try:
-                terms = self._check_ahead(terms, requests, reads)
+                terms = self._check_ahead(terms, transaction)
             except CommitConflictError as error:
-                return self._made_before(requests, error)
+                return self._made_before(transaction.requests, error)
         terms = replace(terms, may_be_far_behind=True)
-        return self._send_on(terms, requests, reads, transaction_id, create)
+        return self._send_on(terms, transaction)
 
-    def _check_ahead(
-        self, terms: CheckTerms, requests: Sequence[CommitRequest], reads: Sequence[TableRead]
-    ) -> CheckTerms:
+    def _check_ahead(self, terms: CheckTerms, transaction: TransactionRequest) -> CheckTerms:
         crash_point("before-check-ahead")
         checked = dict(terms.checked)
-        everyone = (*requests, *(read.as_request() for read in reads))
+        everyone = (*transaction.requests, *(read.as_request() for read in transaction.reads))
         with self.database.read() as work:
             for request in everyone:
                 rows = work.rows("table_by_id", table_id=request.table_id)
@@ -264,114 +273,92 @@ class Committer:
                     )
         return replace(terms, checked=checked)
 
-    def _send_on(
-        self,
-        terms: CheckTerms,
-        requests: Sequence[CommitRequest],
-        reads: Sequence[TableRead],
-        transaction_id: str | None,
-        create: NewTable | None,
-    ) -> list[Committed]:
+    def _send_on(self, terms: CheckTerms, transaction: TransactionRequest) -> list[Committed]:
         try:
-            return self._attempt(terms, requests, reads, transaction_id, create, is_second=False)
+            return self._attempt(terms, transaction, _FIRST)
         except (
             UniqueViolationError,
             CommitConflictError,
             InvalidCommitError,
             TableStateError,
         ) as error:
-            if create is not None:
-                return self._made_before(requests, error)
-            # The commit may have been made before: only now its token is worth a question. Or a
-            # file of the same identity is live: then this add takes its place.
-            return self._attempt(terms, requests, reads, transaction_id, None, is_second=True)
+            if transaction.create is not None:
+                return self._made_before(transaction.requests, error)
+            return self._attempt(terms, transaction, _SECOND)
 
     def _attempt(
-        self,
-        terms: CheckTerms,
-        requests: Sequence[CommitRequest],
-        reads: Sequence[TableRead],
-        transaction_id: str | None,
-        create: NewTable | None,
-        *,
-        is_second: bool,
+        self, terms: CheckTerms, transaction: TransactionRequest, attempt: _Attempt
     ) -> list[Committed]:
-        counts = [sum(isinstance(a, Add) for a in request.actions) for request in requests]
-        ids = [self._file_ids.take(count) for count in counts]
+        requests = transaction.requests
+        ids = [self._file_ids.take(_count_adds(request)) for request in requests]
         crash_point("before-begin")
         with self.database.write() as work:
-            if create is not None:
-                insert_table(work, create)
+            if transaction.create is not None:
+                insert_table(work, transaction.create)
             crash_point("after-begin")
-            everyone, tokens = self._lock(work, (*requests, *reads), ask_tokens=is_second)
-            locked, read = everyone[: len(requests)], everyone[len(requests) :]
+            locks = self._lock(work, (*requests, *transaction.reads), attempt)
             crash_point("after-lock")
-            tokens = tokens[: len(requests)]
-            if any(tokens):
-                return _all_found(tokens)
-            for lock, one in zip(read, reads, strict=True):
-                check_read(work, lock, one, terms=terms)
-            definitions = [
-                self._check(work, lock, request, terms)
-                for lock, request in zip(locked, requests, strict=True)
-            ]
-            self._calls.note_clock(locked[0].now)
-            timestamp = max(locked[0].now, max(lock.row.last_ict for lock in locked) + 1)
+            made = [locks[request.table_id].made for request in requests]
+            if any(made):
+                return _all_found(made)
+            for read in transaction.reads:
+                check_read(work, locks[read.table_id].table, read, terms=terms)
+            parts = []
+            for request, file_ids in zip(requests, ids, strict=True):
+                lock = locks[request.table_id].table
+                definition = self._check(work, lock, request, terms)
+                parts.append(_Part(request, lock, definition, file_ids))
             crash_point("after-check")
-            plans = []
-            for number, request in enumerate(requests):
-                stamp = Stamp(
-                    timestamp,
-                    definitions[number].has_in_commit_timestamps,
-                    transaction_id,
-                )
-                row = locked[number].row
-                version = row.current_version + 1
-                numbered = number_rows(work, request, version, definitions[number])
-                plan = self._plan(work, numbered, version, stamp, definitions[number])
-                plan = replace(
-                    plan,
-                    file_ids=ids[number],
-                    new_partitions=self._new_partitions(row, plan.commit.adds),
-                    supersede=is_second,
-                )
-                insert_version(work, self.database, plan)
-                keep_settings(work, plan.commit.actions, row)
-                plans.append(plan)
+            plans = self._insert(work, parts, transaction.transaction_id, attempt)
             crash_point("before-commit")
         crash_point("after-commit")
-        for plan, lock in zip(plans, locked, strict=True):
-            self.cache.note_partitions(lock.row, plan.new_partitions)
-        return [_committed(plan, lock) for plan, lock in zip(plans, locked, strict=True)]
+        for part, plan in zip(parts, plans, strict=True):
+            self.cache.note_partitions(part.lock.row, plan.new_partitions)
+        return [_committed(plan, part.lock) for part, plan in zip(parts, plans, strict=True)]
+
+    def _insert(
+        self, work: Work, parts: Sequence[_Part], transaction_id: str | None, attempt: _Attempt
+    ) -> list[VersionPlan]:
+        now = parts[0].lock.now
+        self._calls.note_clock(now)
+        timestamp = max(now, max(part.lock.row.last_ict for part in parts) + 1)
+        plans = []
+        for request, lock, definition, file_ids in parts:
+            version = lock.row.current_version + 1
+            numbered = number_rows(work, request, version, definition)
+            stamp = Stamp(timestamp, definition.has_in_commit_timestamps, transaction_id)
+            part = _Part(numbered, lock, definition, file_ids)
+            plan = self._plan(work, part, version, stamp, attempt)
+            insert_version(work, self.database, plan)
+            keep_settings(work, plan.commit.actions, lock.row)
+            plans.append(plan)
+        return plans
 
     def _lock(
-        self, work: Work, requests: Sequence[CommitRequest | TableRead], *, ask_tokens: bool
-    ) -> tuple[list[LockedTable], list[Committed | None]]:
+        self, work: Work, requests: Sequence[CommitRequest | TableRead], attempt: _Attempt
+    ) -> dict[str, _Lock]:
         """Lock the tables in the order of their ids, so that two transactions never deadlock.
 
         A token is asked for by a statement behind the lock: it sees what the lock waited for.
         """
-        order = sorted(range(len(requests)), key=lambda number: requests[number].table_id)
         asked = []
-        for number in order:
-            request = requests[number]
-            lock = work.ask("lock_table", table_id=request.table_id)
-            token = _no_rows
-            if ask_tokens:
+        for request in sorted(requests, key=_table_id):
+            table_id = request.table_id
+            lock = work.ask("lock_table", table_id=table_id)
+            token = None
+            if attempt.asks_tokens:
                 token = work.ask(
-                    "version_by_commit_id", table_id=request.table_id, commit_id=request.commit_id
+                    "version_by_commit_id", table_id=table_id, commit_id=request.commit_id
                 )
-            asked.append((number, lock, token))
-        answers = {number: (lock(), token()) for number, lock, token in asked}
-        locked, tokens = [], []
-        for number, request in enumerate(requests):
-            lock_rows, token_rows = answers[number]
-            if not lock_rows:
-                raise TableNotFoundError(f"There is no table with the id {request.table_id}.")
-            found = _locked(lock_rows[0], work)
-            locked.append(found)
-            tokens.append(_was_there(found, token_rows))
-        return locked, tokens
+            asked.append((table_id, lock, token))
+        locks = {}
+        for table_id, lock, token in asked:
+            rows = lock()
+            if not rows:
+                raise TableNotFoundError(f"There is no table with the id {table_id}.")
+            table = _locked(rows[0], work)
+            locks[table_id] = _Lock(table, None if token is None else _was_there(table, token()))
+        return locks
 
     def _check(
         self, work: Work, lock: LockedTable, request: CommitRequest, terms: CheckTerms
@@ -386,34 +373,28 @@ class Committer:
         metadata = next((a for a in request.actions if isinstance(a, Metadata)), None)
         return definition if metadata is None else replace(definition, metadata=metadata)
 
-    def _new_partitions(self, row: TableRow, adds: Sequence[Add]) -> Sequence[str]:
-        return self.cache.new_partitions(row, {partition_text(add) for add in adds})
-
     def _plan(
-        self,
-        work: Work,
-        request: CommitRequest,
-        version: int,
-        stamp: Stamp,
-        definition: TableDefinition,
+        self, work: Work, part: _Part, version: int, stamp: Stamp, attempt: _Attempt
     ) -> VersionPlan:
+        request = part.request
         commit = encode_commit(request, stamp)
         metadata = next((a for a in request.actions if isinstance(a, Metadata)), None)
-        indexed = definition.indexed
+        indexed = part.definition.indexed
         if metadata is not None:
             indexed = change_indexed_columns(
                 work, request.table_id, version, metadata, wanted_columns(metadata)
             )
+        partitions = {partition_text(add) for add in commit.adds}
         return VersionPlan(
             request,
             commit,
             version,
             stamp.timestamp,
             stamp.transaction_id,
-            file_ids=(),
+            file_ids=part.file_ids,
             indexed=indexed,
-            new_partitions=(),
-            supersede=False,
+            new_partitions=self.cache.new_partitions(part.lock.row, partitions),
+            supersede=attempt.replaces_live_files,
         )
 
     def _made_before(
@@ -425,12 +406,16 @@ class Committer:
         """
         try:
             with self.database.write() as work:
-                _, tokens = self._lock(work, requests, ask_tokens=True)
+                made = self._made(work, requests)
         except TableNotFoundError:
             raise refusal from None
-        if not any(tokens):
+        if not any(made):
             raise refusal
-        return _all_found(tokens)
+        return _all_found(made)
+
+    def _made(self, work: Work, requests: Sequence[CommitRequest]) -> list[Committed | None]:
+        locks = self._lock(work, requests, _SECOND)
+        return [locks[request.table_id].made for request in requests]
 
     def _resolve(
         self, requests: Sequence[CommitRequest], ceiling: int | None
@@ -450,9 +435,9 @@ class Committer:
         while True:
             try:
                 with self.database.write() as work:
-                    _, tokens = self._lock(work, requests, ask_tokens=True)
-                    if any(tokens):
-                        return _all_found(tokens)
+                    made = self._made(work, requests)
+                    if any(made):
+                        return _all_found(made)
                     if ceiling is not None:
                         self._calls.fence(work, requests[0].table_id, ceiling)
             except TableNotFoundError:
@@ -480,8 +465,12 @@ def _not_committed(lost: Exception | None) -> CatalogUnavailableError:
     )
 
 
-def _no_rows() -> list[tuple[Any, ...]]:
-    return []
+def _table_id(request: CommitRequest | TableRead) -> str:
+    return request.table_id
+
+
+def _count_adds(request: CommitRequest) -> int:
+    return sum(isinstance(action, Add) for action in request.actions)
 
 
 def _first_definition(request: CommitRequest) -> TableDefinition:
@@ -515,5 +504,7 @@ def _all_found(tokens: Sequence[Committed | None]) -> list[Committed]:
 def _committed(plan: VersionPlan, lock: LockedTable) -> Committed:
     commit, version = plan.commit, plan.version
     assert version is not None  # noqa: S101 (only the fast path has a plan without one)
-    before = replace(lock.row, current_version=version - 1)
+    before = lock.row
+    if before.current_version != version - 1:  # others of its group came first
+        before = replace(before, current_version=version - 1)
     return Committed(before, version, plan.timestamp, commit.digest, commit.payload)

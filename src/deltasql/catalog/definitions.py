@@ -82,6 +82,8 @@ class DefinitionCache:
 
     def note_partitions(self, row: TableRow, texts: Sequence[str]) -> None:
         """Remember combinations that a commit has written; `row` is what it locked."""
+        if not texts:
+            return
         with self._lock:
             known = self._known(row)
             if len(known) < _MOST:

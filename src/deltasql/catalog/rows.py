@@ -105,22 +105,22 @@ class CatalogRow:
 
 
 TABLE_FIELDS = tuple(one.name for one in fields(TableRow))
-_CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "table_id": str,
-    "state": TableState,
-    "properties": msgspec.json.decode,
-    "is_vacuuming": bool,
-    "is_purged": bool,
-    "mirror_paused": bool,
-}
+_CONVERTERS: tuple[tuple[int, Callable[[Any], Any]], ...] = (
+    (TABLE_FIELDS.index("table_id"), str),
+    (TABLE_FIELDS.index("state"), TableState),
+    (TABLE_FIELDS.index("properties"), msgspec.json.decode),
+    (TABLE_FIELDS.index("is_vacuuming"), bool),
+    (TABLE_FIELDS.index("is_purged"), bool),
+    (TABLE_FIELDS.index("mirror_paused"), bool),
+)
 
 
 def table_row(values: Sequence[Any]) -> TableRow:
     """Return a row that begins with the `{table_columns}` of a query as a value."""
-    named = dict(zip(TABLE_FIELDS, values, strict=False))
-    for name, convert in _CONVERTERS.items():
-        named[name] = convert(named[name])
-    return TableRow(**named)
+    found = list(values[: len(TABLE_FIELDS)])
+    for place, convert in _CONVERTERS:
+        found[place] = convert(found[place])
+    return TableRow(*found)
 
 
 def locked_table(values: Sequence[Any]) -> LockedTable:

@@ -18,6 +18,7 @@ from deltasql.catalog.reach import reaches_of
 from deltasql.catalog.stats_index import WIDEST, StatsColumn, index_kind, index_rows
 from deltasql.protocol.columns import Leaf
 from deltasql.protocol.index_reader import EXACT, MILLISECOND, SHORT_TEXT
+from deltasql.protocol.stats import parse_stats
 from deltasql.protocol.values import INTEGER_BITS, TIMESTAMPS
 
 NUM_SCHEMA = pa.schema(
@@ -167,7 +168,8 @@ def _open_texts(low: pa.Array, high: pa.Array, nothing: pa.Array) -> tuple[pa.Ar
 def _slowly(
     stats: pa.Array, numbers: pa.Array, column: StatsColumn, leaf: Leaf
 ) -> tuple[pa.Array, pa.Array]:
-    rows = index_rows(stats.to_pylist(), numbers.to_pylist(), [(column, leaf)])
+    parsed = [parse_stats(text) for text in stats.to_pylist()]
+    rows = index_rows(parsed, numbers.to_pylist(), [(column, leaf)])
     found: dict[str, list[Any]] = rows.num if column.kind == "num" else rows.text
     kind = pa.float64() if column.kind == "num" else pa.string()
     return pa.array(found["low"], kind), pa.array(found["high"], kind)

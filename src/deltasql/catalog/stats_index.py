@@ -22,7 +22,7 @@ from deltasql.protocol.index_reader import Bounds, index_reader
 from deltasql.protocol.properties import read
 from deltasql.protocol.property_names import STATS_INDEX_PROPERTY
 from deltasql.protocol.schema import parse_schema
-from deltasql.protocol.stats import FileStats, IndexKind, parse_stats
+from deltasql.protocol.stats import FileStats, IndexKind
 from deltasql.protocol.values import FLOATS, INTEGER_BITS, TIMESTAMPS
 
 # Wider numbers become infinite: the width of every other range is finite.
@@ -150,16 +150,14 @@ def plan_columns(
 
 
 def index_rows(
-    texts: Sequence[str | None],
+    stats: Sequence[FileStats | None],
     file_ids: Sequence[int],
     columns: Iterable[tuple[StatsColumn, Leaf]],
 ) -> IndexRows:
     """Return one row per file and column, from the statistics of the files."""
     num: dict[str, list[float | int]] = {name: [] for name in _NUM_COLUMNS}
     text: dict[str, list[str | int | None]] = {name: [] for name in _TEXT_COLUMNS}
-    pairs = list(columns)
-    stats = [parse_stats(each) for each in texts] if pairs else []
-    for column, leaf in pairs:
+    for column, leaf in columns:
         found = _bounds(stats, column, leaf)
         if column.kind == "num":
             ranges = [number_range(low, high) for low, high in found]

@@ -8,7 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from deltasql.catalog.commit_request import CommitRequest, Committed, TableRead
+from deltasql.catalog.commit_request import (
+    CommitRequest,
+    Committed,
+    TableRead,
+    TransactionRequest,
+)
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.client.failures import failure_facts
 from deltasql.client.mirroring import Mirroring
@@ -81,7 +86,7 @@ class Session:
         started = time.monotonic()
         try:
             done = self.connection.metastore.committer.commit(
-                requests, transaction_id=transaction_id, reads=reads
+                TransactionRequest(requests, reads, transaction_id)
             )
         except CommitConflictError as error:
             self._report_conflict(requests[0], error)

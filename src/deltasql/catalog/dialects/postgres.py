@@ -26,6 +26,7 @@ from psycopg.types.string import TextLoader
 from deltasql.catalog.database import BatchRead, BulkWork, Dialect, PartedQuery, Work
 from deltasql.catalog.dialects.adbc import AdbcConnection
 from deltasql.catalog.dialects.pool import Pool, weakly
+from deltasql.catalog.dialects.postgres_arrays import ArrayDumper
 from deltasql.catalog.dialects.postgres_batches import PostgresBatchRead, reading, stream
 from deltasql.catalog.dialects.postgres_bulk import bulk_transaction, with_literals
 from deltasql.catalog.dialects.postgres_errors import explained, hidden_interrupt, mapped
@@ -83,7 +84,7 @@ class PostgresDatabase:
         self.queries = Queries(
             load_queries("postgres"),
             "%({name})s",
-            "%({name})b",  # a list as text costs the client six times as much
+            "%({name})t",  # written by ArrayDumper
             "%({name})b",
             words,
         )
@@ -275,6 +276,7 @@ class PostgresDatabase:
         with self._mapped():
             connection = self._open()
             connection.prepared_max = _PREPARED
+            connection.adapters.register_dumper(list, ArrayDumper)
             connection.adapters.register_loader("uuid", TextLoader)
             connection.adapters.register_loader("timestamptz", MillisLoader)
             found = self._prepare_session(connection, connection.info.backend_pid)
