@@ -37,4 +37,4 @@ def _element(value: object) -> str:
         return int.__repr__(value)  # of a truth value 0 or 1
     if isinstance(value, float):
         return float.__repr__(value)
-    raise TypeError(f"A {type(value).__name__} has no place in an array.")
+    raise TypeError(f"An array of a statement cannot hold a value of type {type(value).__name__}.")
