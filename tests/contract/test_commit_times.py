@@ -11,7 +11,7 @@ import deltasql
 from builders import a_table, rows
 from deltasql.catalog.snapshots import version_at
 from deltasql.client.imports import ImportOptions, TableImport
-from deltasql.errors import VersionNotFoundError
+from deltasql.errors import MalformedActionError, VersionNotFoundError
 from deltasql.importer import tasks
 from deltasql.protocol.files import commit_key
 from deltasql.testing import inspect
@@ -33,7 +33,7 @@ def write_log(root, own_times) -> None:
         if seconds is not None:
             first, *rest = history.commits[version].splitlines(keepends=True)
             info = json.loads(first)
-            info["commitInfo"]["inCommitTimestamp"] = START + 1000 * seconds
+            info["commitInfo"]["inCommitTimestamp"] = START + int(1000 * seconds)
             history.commits[version] = b"".join([json.dumps(info).encode() + b"\n", *rest])
     history.write(root)
     for version in range(VERSIONS):
@@ -86,6 +86,59 @@ def test_an_adopted_commit_keeps_its_own_time(catalog_uri, tmp_path, back):
         table.append(rows(2))
         assert table.history(1)[0].committed_at > newest
         require_exact(table)
+
+
+# The last millisecond that Delta can count in microseconds, and the first of the year 1.
+LAST_MOMENT = 2**63 // 1000
+FIRST_MOMENT = -62_135_596_800_000
+
+
+@pytest.mark.req("R9")
+@pytest.mark.parametrize("own", [253402300800000, LAST_MOMENT])
+def test_commits_follow_an_adopted_commit_of_the_far_future(catalog_uri, tmp_path, own):
+    with deltasql.connect(catalog_uri) as catalog:
+        table = a_table(catalog, tmp_path)
+        table.append(rows(1))
+        put_foreign(table, 2, a_foreign_file(table, 100), in_commit_timestamp=own)
+        assert [one.done for one in catalog.mirror.repair("orders", adopt=True)] == [True]
+        table.append(rows(2))
+        assert [one.committed_at for one in table.history(2)] == [own + 1, own]
+        assert table.snapshot(timestamp=own).version == 2
+        assert catalog.mirror.verify("orders") == []
+
+
+@pytest.mark.req("R9")
+def test_commits_follow_an_adopted_commit_of_the_far_past(catalog_uri, tmp_path):
+    with deltasql.connect(catalog_uri) as catalog:
+        table = a_table(catalog, tmp_path)
+        table.append(rows(1))
+        put_foreign(table, 2, a_foreign_file(table, 100), in_commit_timestamp=FIRST_MOMENT)
+        assert [one.done for one in catalog.mirror.repair("orders", adopt=True)] == [True]
+        table.append(rows(2))
+        assert table.history(2)[1].committed_at == FIRST_MOMENT
+        require_exact(table)
+
+
+@pytest.mark.req("R9")
+@pytest.mark.parametrize("own", [FIRST_MOMENT - 1, LAST_MOMENT + 1, 2**62])
+def test_a_commit_whose_time_no_reader_can_hold_is_refused(catalog_uri, tmp_path, own):
+    with deltasql.connect(catalog_uri) as catalog:
+        table = a_table(catalog, tmp_path)
+        table.append(rows(1))
+        put_foreign(table, 2, a_foreign_file(table, 100), in_commit_timestamp=own)
+        with pytest.raises(MalformedActionError, match=r"version 2.*inCommitTimestamp"):
+            catalog.mirror.repair("orders", adopt=True)
+        assert table.refresh().current_version == 1
+
+
+@pytest.mark.req("R9")
+@pytest.mark.parametrize("own", [FIRST_MOMENT - 1, LAST_MOMENT + 1])
+def test_a_log_whose_time_no_reader_can_hold_is_not_imported(catalog_uri, tmp_path, own):
+    write_log(tmp_path / "t", [None] * (VERSIONS - 1) + [(own - START) / 1000])
+    with deltasql.connect(catalog_uri) as catalog:
+        catalog.create_if_missing()
+        with pytest.raises(MalformedActionError, match=f"version {VERSIONS - 1}"):
+            catalog.import_table(str(tmp_path / "t"), "t")
 
 
 def test_versions_above_the_known_one_do_not_count(catalog_uri, tmp_path):

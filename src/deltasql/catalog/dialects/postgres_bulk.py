@@ -16,7 +16,7 @@ from deltasql.catalog.dialects.staging import require_all, without_nulls
 from deltasql.catalog.queries import Queries
 from deltasql.errors import CommitUnknownError
 
-_PLACE = re.compile(r"%\((\w+)\)[sb]")
+_PLACE = re.compile(r"%\((\w+)\)[stb]")
 
 
 @contextmanager
