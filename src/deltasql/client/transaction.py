@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from deltasql.catalog.repeats import other_transaction_error
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.snapshots import Snapshot
-from deltasql.client.repeats import written_before
 from deltasql.client.session import Session
 from deltasql.client.staging import CommitOptions, StagedTable
-from deltasql.errors import BadArgumentError, CommitConflictError
+from deltasql.client.write_driver import commit_tables
+from deltasql.errors import BadArgumentError
 from deltasql.errors.nearest import missing_table_error
 from deltasql.runtime.connection import Connection
 
@@ -88,69 +87,11 @@ class Transaction:
         if self._versions is not None:
             return self._versions
         self._was_tried = True
-        staged = [table for table in self._tables.values() if self._is_changed(table)]
-        unchanged = self._changed_before(staged)
-        before = self._before(staged)
-        try:
-            self._versions = unchanged | before | self._commit_others(staged, before)
-        except CommitConflictError:
-            # The same write of another thread or process may have won.
-            before = self._before(staged)
-            if not staged or len(before) < len(staged):
-                raise
-            self._versions = unchanged | before
+        self._versions = commit_tables(
+            self._session, list(self._tables.values()), self._options, self.transaction_id
+        )
         self._end()
         return self._versions
-
-    def _commit_others(
-        self, staged: Sequence[StagedTable], before: Mapping[str, int]
-    ) -> dict[str, int]:
-        """Commit to the tables that the application has not written to before."""
-        new = [table for table in staged if table.snapshot.table.full_name not in before]
-        requests = [table.request(self._options, self.transaction_id) for table in new]
-        if not requests:
-            return {}
-        others = [table for table in self._tables.values() if table not in new]
-        found = [table.as_read(self.transaction_id) for table in others]
-        reads = [read for read in found if read is not None]
-        done = self._session.commit(requests, transaction_id=self.transaction_id, reads=reads)
-        return {one.before.full_name: one.version for one in done}
-
-    def _changed_before(self, staged: Sequence[StagedTable]) -> dict[str, int]:
-        """Return the tables that this changes only the first time it is sent, with the version.
-
-        A delete that is sent again finds its rows gone: it stages nothing, its token is there.
-        """
-        if self._options.commit_id is None:
-            return {}
-        unchanged = [one for one in self._tables.values() if one.was_written and one not in staged]
-        made = self._versions_of_token(unchanged)
-        if made and len(self._versions_of_token(staged)) < len(staged):
-            raise other_transaction_error(made)
-        return made
-
-    def _versions_of_token(self, tables: Sequence[StagedTable]) -> dict[str, int]:
-        rows = [table.snapshot.table for table in tables]
-        book, token = self._connection.metastore, self.transaction_id
-        found = {row.full_name: book.version_of(row.table_id, token) for row in rows}
-        return {name: version for name, version in found.items() if version is not None}
-
-    def _before(self, staged: Sequence[StagedTable]) -> dict[str, int]:
-        """Return the tables that the application has written this to before, with a version.
-
-        As in Delta, each table knows by itself: it is left alone, the others are written.
-        """
-        if self._options.txn is None:
-            return {}
-        rows = [table.snapshot.table for table in staged]
-        found = {
-            r.full_name: written_before(self._session, r.table_id, self._options) for r in rows
-        }
-        return {name: version for name, version in found.items() if version is not None}
-
-    def _is_changed(self, table: StagedTable) -> bool:
-        """Tell whether a table gets a version; that an application has written is a change too."""
-        return not table.is_empty or (self._options.txn is not None and table.was_written)
 
     def _end(self) -> None:
         for table in self._tables.values():

@@ -1,16 +1,18 @@
-"""How a write to one table is made: find a repetition, pin, stage, commit, or pin anew.
+"""How writes are made: find a repetition, pin, stage, commit, or pin anew.
 
 Every write of `Table` and the second half of a two-step write go through `write_table`. What they
-do differs only in the work that they stage and in the versions that they may be tried on.
+do differs only in the work that they stage and in the versions that they may be tried on. A
+transaction has pinned and staged its tables by itself; `commit_tables` does the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from deltasql.catalog.commit_request import CommitRequest, Committed
-from deltasql.catalog.repeats import WriteSummary
+from deltasql.catalog.repeats import WriteSummary, other_transaction_error
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.catalog.snapshots import Snapshot
 from deltasql.client.repeats import written_before
@@ -115,3 +117,101 @@ def _row_after(request: CommitRequest, done: Committed) -> TableRow | None:
         return None
     newest = max(done.version, done.before.current_version)
     return replace(done.before, current_version=newest)
+
+
+def commit_tables(
+    session: Session, tables: Sequence[StagedTable], options: CommitOptions, transaction_id: str
+) -> dict[str, int]:
+    """Commit what was staged on all tables at once and return the version of each by its name.
+
+    A table that was written before, by the token or its application, gets no version again.
+
+    Raises:
+        CommitConflictError: somebody else changed what was read; nothing was committed.
+    """
+    parts = _sorted_out(tables, options)
+    repeated = _token_of_unchanged(session, parts, options, transaction_id)
+    written = _versions_by_application(session, parts.changed, options)
+    new = [table for table in parts.changed if _name(table) not in written]
+    requests = [table.request(options, transaction_id) for table in new]
+    if not requests:
+        return repeated | written
+    reads = [table.as_read(transaction_id) for table in tables if table not in new]
+    try:
+        done = session.commit(
+            requests,
+            transaction_id=transaction_id,
+            reads=[read for read in reads if read is not None],
+        )
+    except CommitConflictError:
+        # the same write of another thread or process may have won
+        written = _versions_by_application(session, parts.changed, options)
+        if len(written) < len(parts.changed):
+            raise
+        return repeated | written
+    return repeated | written | {one.before.full_name: one.version for one in done}
+
+
+class _Parts(NamedTuple):
+    """The tables of a transaction by what was done to them; those only read are in neither."""
+
+    changed: list[StagedTable]
+    unchanged: list[StagedTable]
+
+
+def _sorted_out(tables: Sequence[StagedTable], options: CommitOptions) -> _Parts:
+    """That an application has written is a change too, also where its work changed nothing."""
+    changed, unchanged = [], []
+    for table in tables:
+        if not table.is_empty or (options.txn is not None and table.was_written):
+            changed.append(table)
+        elif table.was_written:
+            unchanged.append(table)
+    return _Parts(changed, unchanged)
+
+
+def _token_of_unchanged(
+    session: Session, parts: _Parts, options: CommitOptions, transaction_id: str
+) -> dict[str, int]:
+    """Return the tables that this changes only the first time it is sent, with the version.
+
+    A delete that is sent again finds its rows gone: it stages nothing, its token is there.
+    """
+    if options.commit_id is None:
+        return {}
+    made = _versions_of_token(session, parts.unchanged, transaction_id)
+    if made and len(_versions_of_token(session, parts.changed, transaction_id)) < len(
+        parts.changed
+    ):
+        raise other_transaction_error(made)
+    return made
+
+
+def _versions_of_token(
+    session: Session, tables: Sequence[StagedTable], token: str
+) -> dict[str, int]:
+    metastore = session.connection.metastore
+    versions = {
+        _name(table): metastore.version_of(table.snapshot.table.table_id, token) for table in tables
+    }
+    return {name: version for name, version in versions.items() if version is not None}
+
+
+def _versions_by_application(
+    session: Session, tables: Sequence[StagedTable], options: CommitOptions
+) -> dict[str, int]:
+    """Return the tables that the application has written this to before, with a version.
+
+    As in Delta, each table knows by itself: it is left alone, the others are written.
+    """
+    if options.txn is None:
+        return {}
+    versions = {
+        _name(table): written_before(session, table.snapshot.table.table_id, options)
+        for table in tables
+    }
+    return {name: version for name, version in versions.items() if version is not None}
+
+
+def _name(table: StagedTable) -> str:
+    return table.snapshot.table.full_name
