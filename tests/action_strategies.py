@@ -24,7 +24,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 LONGS = st.integers(-(2**63), 2**63 - 1)
 SIZES = st.integers(0, 2**63 - 1)
-MOMENTS = st.integers(-62_135_596_800_000, 2**63 // 1000)
+EPOCH_MILLIS = st.integers(-62_135_596_800_000, 2**63 // 1000)
 VALUES = st.dictionaries(NAMES, st.none() | TEXT, max_size=3)
 STRINGS = st.dictionaries(NAMES, TEXT, max_size=3)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -122,7 +122,7 @@ DOMAINS = st.builds(
 INFOS = st.builds(
     CommitInfo,
     timestamp=maybe(LONGS),
-    in_commit_timestamp=maybe(MOMENTS),
+    in_commit_timestamp=maybe(EPOCH_MILLIS),
     operation=maybe(TEXT),
     operation_parameters=maybe(st.dictionaries(NAMES, FREE, max_size=3)),
     operation_metrics=maybe(STRINGS),

@@ -16,7 +16,7 @@ EXTRA_KEY = "~extra"
 
 Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 # Milliseconds. From the year 1 to what Delta counts in microseconds: no reader holds more.
-Moment: TypeAlias = Annotated[int, msgspec.Meta(ge=-62_135_596_800_000, le=2**63 // 1000)]
+EpochMillis: TypeAlias = Annotated[int, msgspec.Meta(ge=-62_135_596_800_000, le=2**63 // 1000)]
 Values: TypeAlias = dict[str, str | None]
 
 
@@ -178,7 +178,7 @@ class CommitInfo(_Value, frozen=True, kw_only=True):
 
     cluster_id: Any = None
     engine_info: Any = None
-    in_commit_timestamp: Moment | None = None
+    in_commit_timestamp: EpochMillis | None = None
     is_blind_append: Any = None
     isolation_level: Any = None
     job: Any = None
