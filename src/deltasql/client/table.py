@@ -28,7 +28,7 @@ from deltasql.client.write_driver import (
     STALE,
     Commit,
     Pin,
-    Work,
+    Staging,
     once,
     replanned,
     write_table,
@@ -347,7 +347,7 @@ class Table:
         known = self._connection.metastore.known_snapshot(self._row)
         return () if known is None else (Pin(lambda: known, STALE),)
 
-    def _replan(self, work: Work, options: Mapping[str, Any], meant: WriteSummary) -> int:
+    def _replan(self, work: Staging, options: Mapping[str, Any], meant: WriteSummary) -> int:
         """Write, planned again on the newer version when another commit was first."""
         is_fixed = options.get("expected_version") is not None
         tries = 1 if is_fixed else self._connection.settings.commit.retries
@@ -355,7 +355,7 @@ class Table:
 
     def _write(
         self,
-        work: Work,
+        work: Staging,
         options: Mapping[str, Any],
         meant: WriteSummary | None = None,
         *,

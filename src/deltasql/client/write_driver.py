@@ -21,7 +21,7 @@ from deltasql.client.staging import CommitOptions, StagedTable
 from deltasql.errors import CommitConflictError, TableNotFoundError, TableStateError
 from deltasql.protocol.actions import Metadata, Protocol
 
-Work = Callable[[StagedTable], None]
+Staging = Callable[[StagedTable], None]
 
 # What the newest version may be fit for although the one that was remembered is not.
 STALE = (CommitConflictError, TableStateError, TableNotFoundError)
@@ -67,7 +67,7 @@ def replanned(newest: Callable[[], Snapshot], tries: int) -> tuple[Pin, ...]:
 
 
 def write_table(
-    session: Session, table_id: str, work: Work, commit: Commit, pins: Sequence[Pin]
+    session: Session, table_id: str, work: Staging, commit: Commit, pins: Sequence[Pin]
 ) -> Written:
     """Commit what `work` stages on the first of the pins that takes it.
 
