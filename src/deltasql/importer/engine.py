@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -13,6 +12,7 @@ from itertools import chain, islice
 from queue import SimpleQueue
 from typing import Protocol
 
+from deltasql.cores import usable_cores
 from deltasql.importer.reader_process import ReaderProcess
 from deltasql.importer.tasks import LogReader, Rows, Task
 
@@ -42,10 +42,6 @@ class Engine(Protocol):
         ...
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
-
-
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
     """Reads and folds beside the caller, who writes to the database meanwhile.
@@ -61,7 +57,7 @@ class LocalEngine:
         """Yield what each task read."""
         left = iter(tasks)
         first = list(islice(left, MANY_TASKS))
-        cores = min(self.cores or _cores(), _MOST_PROCESSES)
+        cores = min(self.cores or usable_cores(), _MOST_PROCESSES)
         every = chain(first, left)
         opener = reader.elsewhere
         # an interpreter inside another program has no command of its own

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pyarrow as pa
+
+from deltasql.cores import usable_cores
 
 # More threads than these only wait for memory.
 _MOST_PARTS = 4
@@ -28,11 +29,6 @@ def number_ranges(
     inner = [(first or 0) + span * part // parts for part in range(1, parts)]
     ends = [-_FARTHEST, *inner, _FARTHEST]
     return list(pairwise(ends))
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def read_side_by_side(
