@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 CLASSES = SPARK_SUBMIT_OPTS="$$($(BIN)/python tools/class_archive.py)"
 LOG := docs/soak.log
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test verify soak fuzz bench lint fmt lock lock-check docs clean
+.PHONY: help setup servers demo test pythons verify soak fuzz bench lint fmt lock lock-check docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ demo: setup ## A legacy table under SQL: imported, taken over, mirrored, damaged
 
 test: setup servers ## All tests but the long ones
 	$(PYTEST) -m "not verify and not soak" -n 2 --dist loadfile $(ARGS)
+
+pythons: setup ## Import every module and run the unit tests on each supported Python that is there
+	tools/pythons.sh $(ARGS)
 
 verify: setup servers ## The longer proofs: crashes, faults, concurrency
 	$(CLASSES) $(PYTEST) -m "verify and not soak" -n 2 --dist loadgroup $(ARGS)

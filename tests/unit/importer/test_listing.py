@@ -123,7 +123,7 @@ def test_a_checkpoint_above_all_commits_is_told():
         (b"[]", "hint-corrupt"),
         (b'{"version":"10","size":1}', "hint-corrupt"),
         (b'{"version":10,"size":1,"checksum":"0"}', "hint-corrupt"),
-        (b'{"version":10,"size":1,"x":' + b"[" * 5_000 + b"]" * 5_000 + b"}", "hint-corrupt"),
+        (b'{"version":10,"size":1,"x":' + b"[" * 200_000 + b"]" * 200_000 + b"}", "hint-corrupt"),
         (encode_hint(LastCheckpoint(10, 12)), "hint-stale"),
         (encode_hint(LastCheckpoint(15, 12)), "hint-dangling"),
         (encode_hint(LastCheckpoint(20, 12, parts=3)), "hint-dangling"),
