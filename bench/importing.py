@@ -42,8 +42,13 @@ def load(
             _require_loaded(loaded)
         live = catalog.table("t").snapshot().files(["path"]).num_rows
     size = {"mb": _database_mb(place, backend), "tree_mb": peak[0], "files": live}
-    cpu = sum(after[:4]) - sum(before[:4]) + server
-    yield {"seconds": seconds, "steps": steps, "cpu": cpu, **size}
+    parts = {
+        "driver": sum(after[:2]) - sum(before[:2]),
+        "readers": sum(after[2:4]) - sum(before[2:4]),
+        "server": server,
+    }
+    cpu = sum(parts.values())
+    yield {"seconds": seconds, "steps": steps, "cpu": cpu, "cpu_parts": parts, **size}
 
 
 def opened(tiny: str, log: str) -> Iterator[dict[str, Any]]:

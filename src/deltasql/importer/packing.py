@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -93,18 +93,40 @@ def unpack(packed: Packed) -> Rows:
         TableImportError: these are not such bytes, or not all of them.
     """
     view = memoryview(packed)
-    start = len(_MAGIC) + _LENGTH
+    start = 0
+
+    def read(count: int) -> memoryview:
+        nonlocal start
+        start += count
+        return view[start - count : start]
+
+    return read_rows(read, len(view))
+
+
+def read_rows(read: Callable[[int], Packed], size: int) -> Rows:
+    """Return the rows that were packed, from a source that gives their bytes in order.
+
+    Each table refers to the bytes of its own stream only: what is kept of a window, its versions,
+    does not keep the rest in memory.
+
+    Raises:
+        TableImportError: these are not such bytes, or not all of them.
+    """
     try:
-        if view[: len(_MAGIC)] != _MAGIC:
+        if memoryview(read(len(_MAGIC))) != _MAGIC:
             raise ValueError("they begin otherwise")  # noqa: TRY301
-        length = int.from_bytes(view[len(_MAGIC) : start], "big")
-        head = msgspec.msgpack.decode(view[start : start + length], type=_Head)
-        end = start + length
-        tables = _read_parts(view[end + _padding(end) :], head.parts)
+        length = int.from_bytes(read(_LENGTH), "big")
+        head = msgspec.msgpack.decode(read(length), type=_Head)
+        begin = len(_MAGIC) + _LENGTH + length
+        padding = _padding(begin)
+        read(padding)
+        if begin + padding + sum(part.bytes for part in head.parts) != size:
+            raise ValueError("there are not as many of them as their head says")  # noqa: TRY301
+        tables = {part.name: _table(read(part.bytes), part) for part in head.parts}
         changes = tuple((c.version, _change(c)) for c in head.changes)
     except (ValueError, KeyError, OSError, msgspec.MsgspecError, pa.ArrowException) as error:
         raise TableImportError(
-            f"The {len(view)} bytes that a task left are not its rows: {error}.",
+            f"The {size} bytes that a task left are not its rows: {error}.",
             hint="Run the import again with --resume; see that all workers have one version.",
         ) from error
     if head.is_window:
@@ -140,15 +162,8 @@ def _write(table: pa.Table, schema: pa.Schema, codec: str | None) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _read_parts(view: memoryview, parts: Sequence[_Part]) -> dict[str, Any]:
-    tables, start = {}, 0
-    for part in parts:
-        stream = pa.py_buffer(view[start : start + part.bytes])
-        table = pa.ipc.open_stream(stream).read_all()
-        if table.num_rows != part.rows or table.schema != _SCHEMAS[part.name]:
-            raise ValueError(f"the {part.name} are others than their head says")
-        tables[part.name] = table
-        start += part.bytes
-    if start != len(view):
-        raise ValueError("there are more of them than their head says")
-    return tables
+def _table(stream: Packed, part: _Part) -> pa.Table:
+    table = pa.ipc.open_stream(pa.py_buffer(stream)).read_all()
+    if table.num_rows != part.rows or table.schema != _SCHEMAS[part.name]:
+        raise ValueError(f"the {part.name} are others than their head says")
+    return table

@@ -15,11 +15,12 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib.abc import MetaPathFinder
-from typing import IO, BinaryIO, Self
+from typing import IO, Any, BinaryIO, Self
 
 from deltasql.errors import DeltaSqlError, TableImportError
-from deltasql.importer.packing import Packed, pack_parts, unpack
+from deltasql.importer.packing import Packed, pack_parts, read_rows
 from deltasql.importer.tasks import LogReader, Rows, Task
 
 _LENGTH = 8
@@ -68,12 +69,13 @@ class ReaderProcess:
         """
         self._ask(task)
         try:
-            kind, body = _read_frame(_pipe(self._process.stdout))
+            pipe = _pipe(self._process.stdout)
+            kind, length = _read_head(pipe)
+            if kind == _ROWS:
+                return read_rows(partial(_read, pipe), length)
+            failure = pickle.loads(_read(pipe, length))  # noqa: S301 (our own)
         except (EOFError, OSError) as error:
             raise self._ended() from error
-        if kind == _ROWS:
-            return unpack(body)
-        failure = pickle.loads(body)  # noqa: S301 (our own)
         assert isinstance(failure, DeltaSqlError)  # noqa: S101 (nothing else is sent so)
         raise failure
 
@@ -109,7 +111,7 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not break a frame
     try:
-        reader: LogReader = pickle.loads(_read_frame(sys.stdin.buffer)[1])  # noqa: S301 (our own)
+        reader: LogReader = _read_pickle(sys.stdin.buffer)
         store = reader.open_store()
         reader = replace(reader, open_store=lambda: store)
         while True:
@@ -127,7 +129,7 @@ class _NoPandas(MetaPathFinder):
 
 
 def _answer(reader: LogReader, questions: BinaryIO) -> tuple[bytes, list[Packed]]:
-    task = pickle.loads(_read_frame(questions)[1])  # noqa: S301 (our own)
+    task: Task = _read_pickle(questions)
     try:
         return _ROWS, pack_parts(reader(task))
     except DeltaSqlError as error:
@@ -137,9 +139,14 @@ def _answer(reader: LogReader, questions: BinaryIO) -> tuple[bytes, list[Packed]
         return _PICKLE, [pickle.dumps(failed)]
 
 
-def _read_frame(pipe: BinaryIO) -> tuple[bytes, bytes]:
+def _read_head(pipe: BinaryIO) -> tuple[bytes, int]:
     length = int.from_bytes(_read(pipe, _LENGTH), "big")
-    return _read(pipe, 1), _read(pipe, length)
+    return _read(pipe, 1), length
+
+
+def _read_pickle(pipe: BinaryIO) -> Any:
+    _, length = _read_head(pipe)
+    return pickle.loads(_read(pipe, length))  # noqa: S301 (our own)
 
 
 def _read(pipe: BinaryIO, count: int) -> bytes:

@@ -7,7 +7,8 @@ do not, and are three times as fast for small statements.
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import adbc_driver_manager as adbc
@@ -74,6 +75,25 @@ class AdbcConnection:
             if values is not None:
                 statement.bind(_bound(values, blob))
             statement.execute_update()
+
+    def execute_once(self, text: str) -> None:
+        """Run a statement without a result, and do not keep it prepared."""
+        with _Call(self), self._made(text) as statement:
+            statement.execute_update()
+
+    def rows_once(self, text: str) -> list[tuple[Any, ...]]:
+        """Run a query that is not kept prepared, and return all its rows."""
+        with _Call(self), self._made(text) as statement:
+            reader = self._query(statement, None, None)
+            return _tuples(reader.schema.names, reader)
+
+    @contextmanager
+    def _made(self, text: str) -> Iterator[Any]:
+        statement = self._prepare(text)
+        try:
+            yield statement
+        finally:
+            statement.close()
 
     def execute_each(self, text: str, values: Sequence[bytes], blobs: Sequence[bytes]) -> None:
         """Run a statement for each pair of a text and bytes."""
@@ -188,14 +208,17 @@ class AdbcConnection:
     def _prepared(self, text: str) -> Any:
         statement = self._statements.get(text)
         if statement is None:
-            statement = adbc.AdbcStatement(self._raw)
-            try:
-                statement.set_sql_query(text)
-                statement.prepare()
-            except BaseException:
-                statement.close()
-                raise
-            self._statements[text] = statement
+            statement = self._statements[text] = self._prepare(text)
+        return statement
+
+    def _prepare(self, text: str) -> Any:
+        statement = adbc.AdbcStatement(self._raw)
+        try:
+            statement.set_sql_query(text)
+            statement.prepare()
+        except BaseException:
+            statement.close()
+            raise
         return statement
 
 

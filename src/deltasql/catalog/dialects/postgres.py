@@ -126,13 +126,22 @@ class PostgresDatabase:
     @contextmanager
     def bulk(self) -> Iterator[BulkWork]:
         """Open a write transaction on a connection that takes Arrow."""
-        with self._mapped():
-            connection = self._connect_arrow()
+        with ExitStack() as stack:
             try:
-                with bulk_transaction(connection, self.queries, self.schema) as work:
-                    yield work
-            finally:
-                connection.close()
+                work = stack.enter_context(self._writing(fresh=False))
+            except CatalogUnavailableError:
+                # This driver does not tell that an idle connection has died; nothing was asked yet.
+                work = stack.enter_context(self._writing(fresh=True))
+            yield work
+
+    @contextmanager
+    def _writing(self, *, fresh: bool) -> Iterator[BulkWork]:
+        with (
+            self._mapped(),
+            self._arrow_pool.connection(fresh=fresh) as connection,
+            bulk_transaction(connection, self.queries, self.schema) as work,
+        ):
+            yield work
 
     @contextmanager
     def read(self) -> Iterator[Work]:

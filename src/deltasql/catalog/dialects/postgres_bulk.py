@@ -25,24 +25,31 @@ def bulk_transaction(
 ) -> Iterator[PostgresBulkWork]:
     """Open a transaction; committed on a clean exit, rolled back otherwise.
 
+    After any other end the connection must not be used again.
+
     Raises:
         CommitUnknownError: COMMIT failed.
     """
-    connection.execute("begin isolation level read committed")
+    connection.broken = True
+    connection.execute_once("begin isolation level read committed")
     try:
         yield PostgresBulkWork(connection, queries, schema)
     except BaseException:
         with suppress(Error):
-            connection.execute("rollback")
+            connection.execute_once("rollback")
         raise
     try:
-        connection.execute("commit")
+        connection.execute_once("commit")
     except Error as error:
         raise CommitUnknownError(f"COMMIT failed: {error}.") from error
+    connection.broken = False
 
 
 class PostgresBulkWork:
-    """An open transaction; values travel as literals, rows as Arrow."""
+    """An open transaction; values travel as literals, rows as Arrow.
+
+    No statement is kept prepared: its text has the values in it.
+    """
 
     def __init__(self, connection: AdbcConnection, queries: Queries, schema: str) -> None:
         self._connection = connection
@@ -51,20 +58,20 @@ class PostgresBulkWork:
 
     def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run a query."""
-        return self._connection.rows(self._text(name, params))
+        return self._connection.rows_once(self._text(name, params))
 
     def run(self, name: str, /, **params: Any) -> None:
         """Run a statement."""
-        self._connection.execute(self._text(name, params))
+        self._connection.execute_once(self._text(name, params))
 
     def stage(self, create: str, rows: pa.Table) -> None:
         """Make a temporary table and copy the rows into it."""
-        self._connection.execute(self._queries.get(create).text)
+        self._connection.execute_once(self._queries.get(create).text)
         name = create.removeprefix("create_")
         if rows.num_rows:
             require_all(name, self._connection.ingest(name, rows), rows.num_rows)
             # the planner needs the number of rows only, and the texts are long
-            self._connection.execute(f"analyze {name} ({rows.column_names[0]})")
+            self._connection.execute_once(f"analyze {name} ({rows.column_names[0]})")
 
     def insert(self, name: str, rows: pa.Table, *, table_id: str | None = None) -> None:
         """Copy rows into a table of the catalog."""
