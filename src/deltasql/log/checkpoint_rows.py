@@ -110,6 +110,16 @@ def read_head(store: ObjectStore, files: Sequence[LogFile]) -> tuple[Action, ...
     return tuple(kept)
 
 
+def read_few(store: ObjectStore, file: LogFile, kinds: Sequence[str]) -> list[Action]:
+    """Return the actions of these kinds in a Parquet checkpoint; no other column is read.
+
+    Raises:
+        MalformedActionError: the file is missing or damaged.
+    """
+    with told_as_damage(store, file.key, file.version), _opened(store, file.key) as parquet:
+        return list(_actions(parquet, kinds))
+
+
 def read_files(store: ObjectStore, part: CheckpointPart) -> Iterator[StateBatch]:
     """Yield the files of a part, batch by batch.
 

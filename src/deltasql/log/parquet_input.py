@@ -1,97 +1,94 @@
-"""A Parquet file of a log, read with distrust: nothing is unpacked before its numbers fit.
+"""A Parquet file that anybody may have written, read by a child process under a memory limit.
 
-What a footer or a page announces is held against limits first, batches are as long as memory
-allows, checksums of pages are verified. Of a remote object the chosen columns are copied once.
+A damaged or hostile file can end the process that reads it, or unpack to gigabytes. In the child
+both are a verdict on the file. One child reads many files; of a remote object the chosen columns
+are copied once to a local file.
 """
 
 from __future__ import annotations
 
+import atexit
 import io
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import BinaryIO, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from deltasql.log.page_headers import widest_value
-from deltasql.log.parquet_footer import FREE_BYTES, MOST_RATIO, TAIL, footer_place, read_groups
-from deltasql.protocol.arrow_text import is_textlike
+from deltasql.errors import TableImportError
+from deltasql.forks import start_afresh_after_fork
+from deltasql.log.parquet_child import (
+    CLOSE,
+    DONE,
+    FAILED,
+    FILE,
+    GROUP,
+    NEXT,
+    PING,
+    READY,
+    receive,
+    send,
+)
 from deltasql.storage.port import ObjectStore
 
 _MEGABYTE = 1024 * 1024
 _PIECE = 8 * _MEGABYTE
 _SMALL_FILE = 16 * _MEGABYTE
-_MOST_PAGES = 256 * _MEGABYTE  # the largest pages of all columns together
-_BATCH_ROWS = 16_384
-_BATCH_BYTES = 64 * _MEGABYTE
-_MOST_BATCH = 256 * _MEGABYTE
-_ROW_BYTES = 512  # even of nulls Arrow keeps offsets and bits, field by field
-_OBJECT = 100  # bytes of a small value as a Python object
+_MAGIC = b"PAR1"
+_TAIL = 8
+_MAX_FOOTER = 32 * _MEGABYTE
+_ANSWER_S = 300.0
+_EXIT_S = 10.0
+_IDLE_CHILDREN = 4
+_COMMAND = "from deltasql.log.parquet_child import serve; serve()"
+_ENVIRONMENT = {
+    # the limit counts what is asked for: no pool, no memory for threads that never run
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_ARENA_MAX": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+# Signals from outside of the child say nothing about the file.
+_FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT}
 
 
 class ParquetInput:
     """An open file: its schema, its row groups, and batches of chosen columns."""
 
-    def __init__(self, near: _Near) -> None:
+    def __init__(self, child: _Child, near: _Near) -> None:
+        self._child = child
         self._near = near
-        self._groups = read_groups(near.footer(), near.size)
-        footer = pq.read_metadata(near.file)
-        self._leaves = [footer.schema.column(number) for number in range(len(footer.schema))]
-        # repeated texts stay codes: a single row may hold millions of them
-        coded = [x.path for x in self._leaves if x.max_repetition_level and _is_bytes(x)]
-        self._parquet = pq.ParquetFile(
-            near.file,
-            metadata=footer,
-            read_dictionary=coded,
-            buffer_size=_MEGABYTE,
-            pre_buffer=False,
-            coerce_int96_timestamp_unit="us",
-            page_checksum_verification=True,
-        )
-        self.schema: pa.Schema = self._parquet.schema_arrow
-        self.groups = tuple(group.rows for group in self._groups)
+        schema, groups = pickle.loads(child.open(near.file.fileno()))  # noqa: S301 (our own child)
+        self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(schema))
+        self.groups: tuple[int, ...] = tuple(groups)
 
     def batches(self, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a row group: these columns, named by their path in the schema.
+
+        A second call ends the iterator of the first.
 
         Raises:
             ValueError, pyarrow.ArrowException, OSError: a number or a page is wrong.
         """
         if not self.groups[group]:
             return
-        rows, packed = self._measure(group, columns)
-        left = self.groups[group]
-        limit = FREE_BYTES + MOST_RATIO * packed + _ROW_BYTES * left
-        for batch in self._parquet.iter_batches(
-            rows, row_groups=[group], columns=list(columns), use_threads=False
-        ):
-            weight = sum(map(_weight, batch.columns))
-            left, limit = left - batch.num_rows, limit - weight
-            if weight > _MOST_BATCH or limit < 0:
-                raise ValueError(f"{packed} bytes unpack to more than is sane")
-            yield batch
-        if left:
-            raise ValueError(f"a row group lacks {left} of its rows")
-
-    def _measure(self, group: int, columns: Sequence[str]) -> tuple[int, int]:
-        """Return how many rows to take at a time, and the size of the columns in the file."""
-        packed = pages = width = 0
-        for number, leaf in enumerate(self._leaves):
-            if not any(leaf.path == one or leaf.path.startswith(f"{one}.") for one in columns):
-                continue
-            repeats = leaf.max_repetition_level > 0
-            chunk = self._groups[group].chunk(number, repeats=repeats)
-            self._near.fetch(chunk.start, chunk.length)
-            largest, widest = widest_value(self._near.file, chunk, is_bytes=_is_bytes(leaf))
-            packed, pages = packed + chunk.length, pages + largest
-            if not repeats:  # what repeats stays codes, or is short
-                width += max(widest, leaf.length or 0)
-        if pages > _MOST_PAGES:
-            raise ValueError(f"pages announce {pages} bytes")
-        return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(width, 1))), packed
+        _, ranges = self._child.ask(GROUP, pickle.dumps((group, list(columns))))
+        for start, length in pickle.loads(ranges):  # noqa: S301 (our own child)
+            self._near.fetch(start, length)
+        while True:
+            kind, body = self._child.ask(NEXT)
+            if kind == DONE:
+                return
+            with pa.ipc.open_stream(body) as stream:
+                yield stream.read_next_batch()
 
 
 @contextmanager
@@ -101,44 +98,62 @@ def open_parquet(store: ObjectStore, key: str) -> Iterator[ParquetInput]:
     Raises:
         ObjectNotFoundError: there is none.
         ValueError, pyarrow.ArrowException, OSError: it is no such file.
+        TableImportError: no process can be started to read it, or somebody has ended it.
     """
     with ExitStack() as open_files:
         far = open_files.enter_context(store.open_input(key))
         size = far.seek(0, io.SEEK_END)
-        if store.local_path(key) is not None:
+        if store.local_path(key) is not None and _has_descriptor(far):
             near = _Near(far, far, size)
-        elif size <= _SMALL_FILE:
-            far.seek(0)
-            whole = io.BytesIO(far.read())
-            near = _Near(whole, whole, size)
         else:
-            spool = tempfile.TemporaryFile(prefix="deltasql-checkpoint-")  # noqa: SIM115
+            spool = tempfile.TemporaryFile(prefix="deltasql-checkpoint-", buffering=0)  # noqa: SIM115
             file = open_files.enter_context(cast("BinaryIO", spool))
             file.truncate(size)  # the copy has holes where nothing is needed
             near = _Near(far, file, size)
-        yield ParquetInput(near)
+        near.fetch_footer()
+        with _CHILDREN.borrowed() as child:
+            yield ParquetInput(child, near)
+
+
+def _has_descriptor(file: BinaryIO) -> bool:
+    try:
+        return file.fileno() >= 0
+    except (OSError, AttributeError):
+        return False
 
 
 class _Near:
-    """The bytes of an object at hand: the file itself, all of a small one, or a sparse copy."""
+    """The bytes of an object in a local file: the object itself, or a sparse copy."""
 
     def __init__(self, far: BinaryIO, file: BinaryIO, size: int) -> None:
         self._far = far
         self.file = file
-        self.size = size
+        self._size = size
         self._held: set[tuple[int, int]] = set()
 
-    def footer(self) -> bytes:
-        """Return the bytes of the footer."""
-        self.fetch(max(self.size - TAIL, 0), min(self.size, TAIL))
-        start, length = footer_place(self.file, self.size)
-        self.fetch(start, length)
-        self.file.seek(start)
-        return self.file.read(length)
+    def fetch_footer(self) -> None:
+        """Make the footer readable, or all of a small file.
+
+        Raises:
+            ValueError: it is no Parquet file, or announces a footer that cannot be.
+        """
+        if self._size < len(_MAGIC) + _TAIL:
+            raise ValueError("it is too short" if self._size else "it is empty")
+        self._far.seek(self._size - _TAIL)
+        tail = self._far.read(_TAIL)
+        length = int.from_bytes(tail[:4], "little") + _TAIL
+        if tail[4:] != _MAGIC:
+            raise ValueError("it does not end as a Parquet file does")
+        if length > min(_MAX_FOOTER, self._size - len(_MAGIC)):
+            raise ValueError(f"its footer announces {length - _TAIL} bytes")
+        if self._size <= _SMALL_FILE:
+            length = self._size
+        self.fetch(self._size - length, length)
 
     def fetch(self, start: int, length: int) -> None:
         """Make a range readable in `file`."""
-        if self.file is self._far or (start, length) in self._held:
+        whole = (0, self._size)
+        if self.file is self._far or self._held & {whole, (start, length)}:
             return
         self._held.add((start, length))
         self._far.seek(start)
@@ -151,29 +166,165 @@ class _Near:
             length -= len(piece)
 
 
-def _is_bytes(leaf: pq.ColumnSchema) -> bool:
-    return bool(leaf.physical_type == "BYTE_ARRAY")
+class _Child:
+    """A child process; it reads one file at a time, and answers each question before the next."""
+
+    def __init__(self) -> None:
+        self._channel, theirs = socket.socketpair()
+        self._channel.settimeout(_ANSWER_S)
+        self._has_answered = True
+        with theirs:
+            self._process = self._start(theirs.fileno())
+        if not self.is_ready():
+            self.close()
+            raise _not_started(f"it ended with exit code {self._process.returncode}")
+
+    def _start(self, descriptor: int) -> subprocess.Popen[bytes]:
+        path = os.pathsep.join(map(os.path.abspath, sys.path))
+        try:
+            return subprocess.Popen(  # noqa: S603 (this interpreter, our own words)
+                [sys.executable, "-c", _COMMAND, str(descriptor)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[descriptor],
+                env={**os.environ, **_ENVIRONMENT, "PYTHONPATH": path},
+            )
+        except (OSError, ValueError) as error:
+            self._channel.close()
+            raise _not_started(str(error)) from error
+
+    def is_ready(self) -> bool:
+        """Tell whether it waits for a file; one that was idle for long has ended."""
+        try:
+            self._channel.sendall(PING)
+            return receive(self._channel)[0] == READY
+        except (OSError, EOFError):
+            return False
+
+    def open(self, descriptor: int) -> memoryview:
+        """Give it a file; returns what it says about it.
+
+        Raises:
+            ValueError: the file cannot be read.
+            TableImportError: the process was ended from outside.
+        """
+        with self._judged():
+            socket.send_fds(self._channel, [FILE], [descriptor])
+            _, body = self._answer()
+        return body
+
+    def ask(self, kind: bytes, body: bytes = b"") -> tuple[bytes, memoryview]:
+        """Ask it about its file; returns the kind of the answer, and the answer.
+
+        Raises:
+            ValueError: the file cannot be read.
+            TableImportError: the process was ended from outside.
+        """
+        with self._judged():
+            send(self._channel, kind, body)
+            return self._answer()
+
+    def forget_file(self) -> bool:
+        """Make it ready for the next file; False if it cannot be used any more."""
+        if not self._has_answered:
+            return False
+        with suppress(OSError):
+            send(self._channel, CLOSE)
+        return True
+
+    def close(self) -> None:
+        """End the process, whatever it is at."""
+        self._channel.close()
+        self._process.kill()
+        self._process.wait()
+
+    def abandon(self) -> None:
+        """Leave the process to the parent of this forked process."""
+        self._channel.close()
+        self._process.returncode = 0
+
+    def _answer(self) -> tuple[bytes, memoryview]:
+        kind, body = receive(self._channel)
+        self._has_answered = True
+        if kind == FAILED:
+            raise ValueError(bytes(body).decode(errors="replace"))
+        return kind, body
+
+    @contextmanager
+    def _judged(self) -> Iterator[None]:
+        """Turn the end of the process into a verdict on its file."""
+        self._has_answered = False
+        try:
+            yield
+        except TimeoutError as error:
+            raise ValueError(f"reading it took more than {_ANSWER_S:.0f} seconds") from error
+        except (OSError, EOFError) as error:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_EXIT_S)
+            raise _verdict(self._process.returncode) from error
 
 
-def _weight(values: pa.Array) -> int:
-    """Return the bytes of an array once its codes are spelled out."""
-    kind = values.type
-    if isinstance(kind, pa.BaseExtensionType):
-        return _weight(values.storage)
-    if pa.types.is_struct(kind):
-        return sum(_weight(values.field(number)) for number in range(kind.num_fields))
-    if pa.types.is_map(kind):
-        return _inner_weight(values, values.keys) + _inner_weight(values, values.items)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _inner_weight(values, values.values)
-    if pa.types.is_dictionary(kind) and is_textlike(kind.value_type):
-        lengths = pc.binary_length(values.dictionary).cast(pa.int64())
-        return int(pc.sum(lengths.take(values.indices)).as_py() or 0)
-    return int(values.nbytes)
+def _verdict(code: int | None) -> Exception:
+    if code is not None and code != 0 and -code not in _FROM_OUTSIDE:
+        reason = f"exit code {code}" if code > 0 else signal.Signals(-code).name
+        return ValueError(f"it ended the process that read it ({reason})")
+    return TableImportError(
+        "The process that read a checkpoint was ended from outside.",
+        hint="The machine may have been short of memory. Run it again.",
+    )
 
 
-def _inner_weight(lists: pa.Array, values: pa.Array) -> int:
-    """Return the weight of the values that belong to these lists, each an object of its own."""
-    offsets = lists.offsets
-    first, last = int(offsets[0].as_py()), int(offsets[-1].as_py())
-    return _weight(values.slice(first, last - first)) + (last - first) * _OBJECT
+def _not_started(reason: str) -> TableImportError:
+    return TableImportError(f"A process to read checkpoints does not start: {reason}.")
+
+
+class _Children:
+    """The child processes of this process; idle ones wait a while for the next file."""
+
+    def __init__(self) -> None:
+        self._idle: list[_Child] = []
+        self._lock = threading.Lock()
+        start_afresh_after_fork(self)
+        atexit.register(self.close)
+
+    def start_afresh(self) -> None:
+        """Leave the processes to the parent that started them."""
+        for child in self._idle:
+            child.abandon()
+        self._idle = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def borrowed(self) -> Iterator[_Child]:
+        """Lend a process that reads for nobody else meanwhile."""
+        child = self._idle_one() or _Child()
+        try:
+            yield child
+        finally:
+            with self._lock:
+                is_kept = len(self._idle) < _IDLE_CHILDREN and child.forget_file()
+                if is_kept:
+                    self._idle.append(child)
+            if not is_kept:
+                child.close()
+
+    def _idle_one(self) -> _Child | None:
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                child = self._idle.pop()
+            if child.is_ready():
+                return child
+            child.close()
+
+    def close(self) -> None:
+        """End what is idle."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.close()
+
+
+_CHILDREN = _Children()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
 
 from deltasql.errors import MalformedActionError
 from deltasql.log.segment import Segment
 from deltasql.protocol.actions import Action, CommitInfo, Metadata, Protocol
-from deltasql.protocol.codec import decode_commit, from_json_object
+from deltasql.protocol.codec import decode_commit
 from deltasql.protocol.files import LogFile
 from deltasql.storage.port import ObjectStore
 
@@ -71,48 +68,7 @@ def _rule_actions(store: ObjectStore, segment: Segment) -> Iterator[Action]:
 
 
 def _checkpoint_rules(store: ObjectStore, part: LogFile) -> Iterator[Action]:
-    """Yield protocol and metaData of a Parquet checkpoint; no other column is read."""
-    import pyarrow as pa  # noqa: PLC0415 (only logs with a checkpoint need it)
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    """Return protocol and metaData of a Parquet checkpoint; no other column is read."""
+    from deltasql.log.checkpoint_rows import read_few  # noqa: PLC0415 (Arrow is slow to load)
 
-    try:
-        with store.open_input(part.key) as file:
-            parquet = pq.ParquetFile(file)
-            names = [name for name in _KINDS if name in parquet.schema_arrow.names]
-            for batch in parquet.iter_batches(columns=names):
-                for row in batch.to_pylist():
-                    yield from _row_actions(row)
-    # damaged text is a UnicodeDecodeError, a column of another shape a TypeError or the like
-    except (
-        pa.ArrowException,
-        OSError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        MalformedActionError,
-    ) as error:
-        detail = f": {error.message}" if isinstance(error, MalformedActionError) else "."
-        raise MalformedActionError(
-            f"The checkpoint {part.key} at {store.uri} cannot be read{detail}",
-            hint="Bring it back from a backup, or delete it where all commits are still there.",
-            version=part.version,
-        ) from error
-
-
-def _row_actions(row: dict[str, Any]) -> Iterator[Action]:
-    for kind, body in row.items():
-        if body is not None:
-            yield from_json_object({kind: _plain(kind, body)})
-
-
-def _plain(kind: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a checkpoint's struct as JSON would have it: maps as objects, no empty fields."""
-    plain = {key: value for key, value in body.items() if value is not None}
-    if kind == "metaData":
-        plain["configuration"] = dict(plain.get("configuration") or [])
-        form = plain.get("format") or {}
-        plain["format"] = {
-            "provider": form.get("provider"),
-            "options": dict(form.get("options") or []),
-        }
-    return msgspec.to_builtins(plain)  # type: ignore[no-any-return]
+    return iter(read_few(store, part, _KINDS))

@@ -7,9 +7,10 @@ lease: everybody puts the same bytes, and `mirrored_through` keeps the order.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from deltasql.catalog.mirror_status import MirrorStatusTracker
 from deltasql.catalog.object_tags import CommitTag
@@ -41,6 +42,7 @@ from deltasql.storage.port import ObjectTag
 BATCH_VERSIONS = 200
 _BATCH_BYTES = 16 * 1024 * 1024
 _BATCH_S = 1.0
+_PUT_ERRORS = (StorageError, ProtocolError, MirrorConflictError, OwnershipError)
 
 
 class Mirrored(enum.Enum):
@@ -68,12 +70,11 @@ class MirrorResult:
     newest: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Put:
-    """The end of a put; `tag` where the store's answer had one."""
+class PutCommit(NamedTuple):
+    """A commit that is in the log; `tag` where the store's answer had one."""
 
-    error: DeltaSqlError | None = None
-    tag: ObjectTag | None = None
+    commit: StoredCommit
+    tag: ObjectTag | None
 
 
 @dataclass(slots=True)
@@ -96,15 +97,12 @@ class MirrorEngine:
             return MirrorResult(Mirrored.ALREADY, version)
         if version != row.mirrored_through + 1 or version < row.log_floor:
             return MirrorResult(Mirrored.BLOCKED, version)
-        stored = (
-            payload
-            if payload is not None
-            else self.connection.metastore.payload(row.table_id, version)
-        )
         started = self.connection.clock.monotonic()
-        put = self._put(row, version, stored)
-        if put.error is not None:
-            return self._ended(row, version, put.error)
+        known = () if payload is None else (StoredCommit(version, 0, payload),)
+        try:
+            ((commit, tag),) = self.put_versions(row, version, version, known)
+        except _PUT_ERRORS as error:
+            return self._ended(row, version, error)
         crash_point("before-mirror-status")
         newest = self.tracker.mark_success(
             row.table_id,
@@ -112,8 +110,8 @@ class MirrorEngine:
             json_written=True,
             checkpoint_written=False,
             now=self.connection.now_ms(),
-            digest=digest(stored),
-            tag=put.tag,
+            digest=digest(commit.payload),
+            tag=tag,
         )
         crash_point("after-mirror-status")
         if newest is None:
@@ -126,17 +124,18 @@ class MirrorEngine:
         first = row.mirrored_through + 1
         if first > row.current_version:
             return MirrorResult(Mirrored.ALREADY, row.mirrored_through)
-        error = None
+        error: DeltaSqlError | None = None
         deadline = self.connection.clock.monotonic() + _BATCH_S
-        done: list[tuple[StoredCommit, ObjectTag | None]] = []
-        for commit in self._next_commits(row, first, most):
-            put = self._put(row, commit.version, commit.payload)
-            error = put.error
-            if error is not None:
-                break
-            done.append((commit, put.tag))
-            if self.connection.clock.monotonic() >= deadline:
-                break
+        done: list[PutCommit] = []
+        size = 0
+        try:
+            for put in self.put_versions(row, first, min(row.current_version, first + most - 1)):
+                done.append(put)
+                size += len(put.commit.payload)
+                if size >= _BATCH_BYTES or self.connection.clock.monotonic() >= deadline:
+                    break
+        except _PUT_ERRORS as failed:
+            error = failed
         self._record(row, done)
         last = first + len(done) - 1
         if error is not None:
@@ -162,8 +161,37 @@ class MirrorEngine:
             row = self.connection.metastore.table_by_id(table_id)
         return result
 
-    def _next_commits(self, row: TableRow, first: int, most: int) -> list[StoredCommit]:
-        last = min(row.current_version, first + most - 1)
+    def put_versions(
+        self, row: TableRow, first: int, last: int, known: Sequence[StoredCommit] = ()
+    ) -> Iterator[PutCommit]:
+        """Put the stored bytes of versions to the log, in order; yield each that is there.
+
+        Every commit reaches a log this way: after it was made, by the worker, by a repair and by a
+        recovery. Versions that move the log on need it to be ours; those below are put again where
+        they are missing, and whoever repairs has looked at the log before. The first of them need
+        not be read again where they are `known`.
+
+        Raises:
+            StorageError, ProtocolError: the store did not take a version; those before it are in.
+            MirrorConflictError, OwnershipError: the log holds other bytes, or is another's.
+        """
+        store = self.connection.store_of(row)
+        while first <= last:
+            commits, known = known or self._stored(row, first, last), ()
+            for commit in commits:
+                if commit.version > row.mirrored_through:
+                    self.connection.ownership.ensure(row, store)
+                tag = write_commit(store, commit.version, commit.payload).tag
+                yield PutCommit(commit, tag)
+            first += len(commits)
+
+    def put_again(self, row: TableRow, version: int) -> None:
+        """Put a version that the log has lost; raises as `put_versions` does."""
+        for _ in self.put_versions(row, version, version):
+            pass
+
+    def _stored(self, row: TableRow, first: int, last: int) -> list[StoredCommit]:
+        """Return the next versions, as many as fit into memory."""
         found = self.connection.metastore.stored_commits(
             row.table_id, first, last, most_bytes=_BATCH_BYTES
         )
@@ -176,15 +204,7 @@ class MirrorEngine:
             )
         return found
 
-    def _put(self, row: TableRow, version: int, payload: bytes) -> _Put:
-        try:
-            store = self.connection.store_of(row)
-            self.connection.ownership.ensure(row, store)
-            return _Put(tag=write_commit(store, version, payload).tag)
-        except (StorageError, ProtocolError, MirrorConflictError, OwnershipError) as error:
-            return _Put(error)
-
-    def _record(self, row: TableRow, done: Sequence[tuple[StoredCommit, ObjectTag | None]]) -> None:
+    def _record(self, row: TableRow, done: Sequence[PutCommit]) -> None:
         """Record a batch of commits that were put, with the tags of their objects."""
         if not done:
             return

@@ -14,7 +14,6 @@ from deltasql.catalog.mirror_status import MirrorStatusTracker
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.crash import crash_point
 from deltasql.errors import BadArgumentError, MirrorConflictError
-from deltasql.log.writer import write_commit
 from deltasql.mirror.checkpoints import Checkpointer
 from deltasql.mirror.contest import CONTESTED, Contest, find_contest
 from deltasql.mirror.engine import MirrorEngine
@@ -150,9 +149,7 @@ class MirrorRepair:
         match finding.difference:
             case Difference.MISSING_COMMIT:
                 version = finding.version or 0
-                write_commit(
-                    store, version, self.engine.connection.metastore.payload(row.table_id, version)
-                )
+                self.engine.put_again(row, version)
                 return Repaired(finding, done=True, what="the stored bytes were put again")
             case Difference.UNKNOWN_COMMIT:
                 self.adopter.adopt(row, store, finding.version or 0)

@@ -21,7 +21,6 @@ from deltasql.errors import (
     RecommitError,
     TableStateError,
 )
-from deltasql.log.writer import write_commit
 from deltasql.mirror.checkpoints import Checkpointer
 from deltasql.mirror.contest import Contest, find_absent_file, read_contest, refuse_newer
 from deltasql.mirror.engine import Mirrored, MirrorEngine
@@ -168,9 +167,7 @@ class Settlement:
                 crash_point("foreign-replaced")
         for version in reversed(taken):
             if version <= row.mirrored_through:  # what is above follows by the mirror
-                write_commit(
-                    store, version, self.engine.connection.metastore.payload(row.table_id, version)
-                )
+                self.engine.put_again(row, version)
         words = self._words_of_replace(row, contest)
         return [
             Repaired(f, done=True, what=f"{words[f.key]}; its bytes are at {kept[f.key]}")
