@@ -185,12 +185,12 @@ def _news_of_commits(
     next listing has another one.
     """
     news = []
-    for version, digest in digests.items():
+    for version, wanted in digests.items():
         if version not in read:
             continue
-        tag = listed.get(commit_key(version)) if read[version] == digest else None
+        tag = listed.get(commit_key(version)) if read[version] == wanted else None
         if tag != known.get(version):
-            news.append(CommitTag(version, digest, tag))
+            news.append(CommitTag(version, wanted, tag))
     return news
 
 
