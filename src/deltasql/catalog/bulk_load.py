@@ -32,9 +32,11 @@ from deltasql.catalog.bulk_lock import (
 )
 from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.bulk_versions import VersionLoad
+from deltasql.catalog.commit_encode import decompress
 from deltasql.catalog.database import BulkWork, Database, Work
 from deltasql.catalog.ids import IdBlocks
-from deltasql.catalog.rows import TableState, table_row
+from deltasql.catalog.objects import paths_of
+from deltasql.catalog.rows import TableRow, TableState, table_row
 from deltasql.catalog.segment_fold import (
     OlderEnds,
     PlacedFiles,
@@ -42,9 +44,10 @@ from deltasql.catalog.segment_fold import (
     as_tombstones,
     ascending,
 )
-from deltasql.catalog.vacuum_check import check_vacuum_of_window
+from deltasql.catalog.vacuum_check import check_paths
 from deltasql.crash import crash_point
-from deltasql.protocol.codec import dump_values
+from deltasql.protocol.actions import Cdc
+from deltasql.protocol.codec import decode_commit, dump_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,7 @@ class BulkLoad:
         segment = Segment(window.first, window.last, 1, [window])
         lock = lock_import(work, self.table_id, window.first, terms)
         row = table_row(work.rows("lock_table", table_id=self.table_id)[0])
-        check_vacuum_of_window(work, row, window)
+        _refuse_vacuumed(work, row, window)
         files = FileLoad(work, lock, self._numbers)
         for step in _fold(segment):
             self._take(files, segment, step, {"imported_at_ms": now}, terms)
@@ -230,6 +233,24 @@ def delete_unfinished(work: BulkWork | Work, table_id: str, version: int) -> Non
     """Delete the files of versions that are not there: those of a segment that did not end."""
     work.run("delete_unfinished_files", table_id=table_id, version=version)
     work.run("delete_unfinished_removed_files", table_id=table_id, version=version)
+
+
+def _refuse_vacuumed(work: BulkWork, row: TableRow, window: VersionWindow) -> None:
+    """Refuse versions of a log that refer to objects that are gone or going."""
+    columns = (window.adds[name].to_pylist() for name in ("path", "deletion_vector"))
+    paths = [path for add in zip(*columns, strict=True) for path in paths_of(*add)]
+    check_paths(work, row, paths, _cdc_paths(window) if row.is_vacuuming else [])
+
+
+def _cdc_paths(window: VersionWindow) -> list[str]:
+    rows = window.versions.select(["version", "payload", "payload_bytes"])
+    columns = (column.to_pylist() for column in rows.columns)
+    return [
+        action.path
+        for version, packed, size in zip(*columns, strict=True)
+        for action in decode_commit(decompress(packed, size), version=version, lenient=True)
+        if isinstance(action, Cdc)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -37,9 +37,6 @@ from deltasql.errors import (
 )
 from deltasql.errors.nearest import missing_table_error
 from deltasql.storage.location import parse_location
-
-if TYPE_CHECKING:
-    from deltasql.catalog.importing import Importing
 
 _LONGEST_NAME = 255
 _NEWEST = 2**63 - 1
@@ -276,12 +273,6 @@ class SqlCatalog:
         """Return the digests of versions by their numbers."""
         rows = self.database.rows("digests", table_id=table_id, first=first, last=last)
         return dict(rows)
-
-    def importing(self) -> Importing:
-        """Return what writes the past of a log into the book."""
-        from deltasql.catalog.importing import Importing  # noqa: PLC0415 (pyarrow)
-
-        return Importing(self.database, IdBlocks(self.database, "file_id"))
 
     def recommitter(self) -> Recommitter:
         """Return what commits foreign commits of a log again, as new versions."""

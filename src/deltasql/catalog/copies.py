@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from deltasql.catalog.cutover import noted_claim
 from deltasql.catalog.database import Database, Work
 from deltasql.catalog.dropping import PURGE
 from deltasql.catalog.rows import TableRow, TableState, table_row
@@ -21,6 +20,20 @@ _ERASE = (
     "erase_txn_actions",
     "erase_table",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The commit that is to win the next number of a log."""
+
+    version: int
+    payload: bytes = field(repr=False)
+
+
+def noted_claim(read: Database | Work, table_id: str) -> Claim | None:
+    """Return the claim that a cut-over has begun with, if one has."""
+    rows = read.rows("import_claim", table_id=table_id)
+    return Claim(rows[0][0], rows[0][1].encode()) if rows else None
 
 
 def erase_rows(work: Work, table_id: str) -> None:

@@ -6,31 +6,18 @@ the log, and ends what was begun.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from deltasql.catalog.bulk_load import BulkLoad
 from deltasql.catalog.bulk_rows import VersionWindow
+from deltasql.catalog.copies import Claim, noted_claim
 from deltasql.catalog.database import BulkWork, Database, Work
 from deltasql.catalog.ids import IdBlocks
 from deltasql.catalog.rows import TableRow, TableState, table_row
 from deltasql.crash import crash_point
 from deltasql.errors import CutoverError
 from deltasql.protocol.codec import dump_values
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The commit that is to win the next number of a log."""
-
-    version: int
-    payload: bytes = field(repr=False)
-
-
-def noted_claim(read: Database | Work, table_id: str) -> Claim | None:
-    """Return the claim that a cut-over has begun with, if one has."""
-    rows = read.rows("import_claim", table_id=table_id)
-    return Claim(rows[0][0], rows[0][1].encode()) if rows else None
 
 
 @dataclass(slots=True)

@@ -48,6 +48,11 @@ class Importing:
     file_ids: IdBlocks
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
+    @classmethod
+    def into(cls, database: Database) -> Importing:
+        """Return what writes into this catalog."""
+        return cls(database, IdBlocks(database, "file_id"))
+
     def begin(self, new: NewTable, first_version: int) -> TableRow:
         """Register a table whose oldest version is `first_version`; go on where one was begun.
 

@@ -8,14 +8,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
-from deltasql.catalog.rows import TABLE_FIELDS
-
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # A bound time, or the bound hexadecimal text of a hash, in the type of its column.
 _TYPED = re.compile(r"\{(time|hash):(\w+)\}")
 _PARAM = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)(?P<array>(?=::\w+\[\]))?")
-
-TABLE_COLUMNS = ", ".join(f"t.{name}" for name in TABLE_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)

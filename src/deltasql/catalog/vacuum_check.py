@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from deltasql.catalog.commit_encode import decompress
 from deltasql.catalog.commit_request import CommitRequest
 from deltasql.catalog.database import BulkWork, Work
 from deltasql.catalog.leases import write_purpose
@@ -14,10 +12,6 @@ from deltasql.catalog.objects import is_absolute, keys_below, paths_of
 from deltasql.catalog.rows import TableRow
 from deltasql.errors import VacuumedError
 from deltasql.protocol.actions import Action, Add, Cdc
-from deltasql.protocol.codec import decode_commit
-
-if TYPE_CHECKING:
-    from deltasql.catalog.bulk_rows import VersionWindow
 
 
 def check_vacuum(work: Work, row: TableRow, request: CommitRequest) -> None:
@@ -38,45 +32,26 @@ def check_vacuum(work: Work, row: TableRow, request: CommitRequest) -> None:
     _check_actions(work, row, request.actions)
 
 
-def check_vacuum_of_window(work: BulkWork, row: TableRow, window: VersionWindow) -> None:
-    """Refuse versions of a log that refer to objects that are gone or going.
+def _check_actions(work: Work, row: TableRow, actions: Sequence[Action]) -> None:
+    adds = [action for action in actions if isinstance(action, Add)]
+    paths = [path for add in adds for path in paths_of(add.path, add.deletion_vector)]
+    check_paths(work, row, paths, [one.path for one in actions if isinstance(one, Cdc)])
+
+
+def check_paths(
+    work: Work | BulkWork, row: TableRow, paths: Sequence[str], cdc: Sequence[str]
+) -> None:
+    """Refuse files of adds and of change data that are gone or going.
 
     Raises:
         VacuumedError: names the file.
     """
-    columns = (window.adds[name].to_pylist() for name in ("path", "deletion_vector"))
-    paths = [path for add in zip(*columns, strict=True) for path in paths_of(*add)]
-    cdc = _cdc_paths(window) if row.is_vacuuming else []
-    _check_paths(work, row, paths, cdc)
-
-
-def _check_actions(work: Work, row: TableRow, actions: Sequence[Action]) -> None:
-    adds = [action for action in actions if isinstance(action, Add)]
-    paths = [path for add in adds for path in paths_of(add.path, add.deletion_vector)]
-    _check_paths(work, row, paths, [one.path for one in actions if isinstance(one, Cdc)])
-
-
-def _check_paths(
-    work: Work | BulkWork, row: TableRow, paths: Sequence[str], cdc: Sequence[str]
-) -> None:
-    """Refuse marked files of adds and of change data."""
     place = Place(row.table_id, row.location, row.location_key)
     if row.is_vacuuming:
         _refuse_marked(work, place, [*paths, *cdc], own=True)
     outside = [path for path in paths if is_absolute(path)]
     if outside:
         _check_neighbours(work, place, outside)
-
-
-def _cdc_paths(window: VersionWindow) -> list[str]:
-    rows = window.versions.select(["version", "payload", "payload_bytes"])
-    columns = (column.to_pylist() for column in rows.columns)
-    return [
-        action.path
-        for version, packed, size in zip(*columns, strict=True)
-        for action in decode_commit(decompress(packed, size), version=version, lenient=True)
-        if isinstance(action, Cdc)
-    ]
 
 
 def _is_noted(work: Work, request: CommitRequest) -> bool:

@@ -223,7 +223,7 @@ class Catalog:
 
     def dropped_tables(self) -> list[DroppedTable]:
         """Return the tables that were dropped, the last one first."""
-        return dropped_tables(self._session)
+        return dropped_tables(self._connection)
 
     def undrop_table(
         self, name: str, *, table_id: str | None = None, dry_run: bool = False
@@ -239,7 +239,13 @@ class Catalog:
             TableExistsError: its name or its location is taken.
             OwnershipError, MirrorConflictError: its log is not the one that it was dropped with.
         """
-        row = undrop_table(self._session, name, table_id, dry_run=dry_run)
+        row = undrop_table(
+            self._connection,
+            name,
+            table_id,
+            lambda: self._session.mirroring.engine,
+            dry_run=dry_run,
+        )
         return Table(self._session, row)
 
     def forget_history(

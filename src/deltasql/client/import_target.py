@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deltasql.catalog.cutover import noted_claim
+from deltasql.catalog.copies import noted_claim
 from deltasql.catalog.registry import NewTable
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.errors import (

@@ -123,7 +123,7 @@ class TableImport:
         plan = plan_import(store, begun, self.options)
         new = replace(new, properties=self._properties(place))
         target = find_target(self.connection, new, plan, self.options)
-        importing = self.connection.metastore.importing()
+        importing = Importing.into(self.connection.metastore.database)
         if self.options.force:
             for left in left_aside(self.connection, new):
                 importing.erase(left.table_id)

@@ -266,9 +266,12 @@ class Mirror:
 
 
 def _adopter(session: Session) -> LogAdopter:
+    from deltasql.catalog.importing import Importing  # noqa: PLC0415 (pyarrow)
     from deltasql.importer.adopt import LogAdopter  # noqa: PLC0415 (pyarrow)
 
-    return LogAdopter(session.connection.metastore.importing(), session.connection.now_ms)
+    return LogAdopter(
+        Importing.into(session.connection.metastore.database), session.connection.now_ms
+    )
 
 
 def _decision(**given: bool) -> Decision:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from deltasql.catalog.catalog import check_name
 from deltasql.catalog.checkpoint_source import CheckpointSource
+from deltasql.catalog.importing import Importing
 from deltasql.catalog.registry import NewTable
 from deltasql.catalog.rows import TableRow, TableState, split_name
 from deltasql.client.source_reader import reader_of
@@ -89,7 +90,7 @@ def _load(
     connection: Connection, store: ObjectStore, new: NewTable, *, accept_differences: bool
 ) -> ImportPlan:
     """Load all that the log holds; somebody who had not noticed yet may put one more meanwhile."""
-    importing = connection.metastore.importing()
+    importing = Importing.into(connection.metastore.database)
     engine = LocalEngine()
     loader = Loader(importing, engine, connection.now_ms)
     plan = read_plan(store, _WHATEVER_IS_LEFT)
@@ -129,7 +130,7 @@ def _plan(store: ObjectStore, corrupt: Sequence[str]) -> ImportPlan:
 
 def _begin(connection: Connection, new: NewTable, plan: ImportPlan) -> TableRow:
     """Begin, or go on; what was begun on another checkpoint and has no version yet goes."""
-    importing = connection.metastore.importing()
+    importing = Importing.into(connection.metastore.database)
     with suppress(TableNotFoundError):
         row = connection.metastore.table_by_id(new.table_id)
         is_empty = row.state is TableState.IMPORTING and row.current_version < row.first_version

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from deltasql.catalog.copies import is_own_log
 from deltasql.catalog.dropping import require_droppable_back
 from deltasql.catalog.rows import TableRow, TableState
-from deltasql.client.session import Session
 from deltasql.crash import crash_point
 from deltasql.errors import (
     MirrorConflictError,
@@ -17,8 +17,10 @@ from deltasql.errors import (
     TableNotFoundError,
 )
 from deltasql.log.owner import OWNER_KEY, Owner, encode_owner, read_owner
+from deltasql.mirror.engine import MirrorEngine
 from deltasql.protocol.codec import digest
 from deltasql.protocol.files import commit_key
+from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 
 _CATCH_UP_S = 10.0
@@ -37,7 +39,7 @@ class DroppedTable:
     is_purged: bool
 
 
-def dropped_tables(session: Session) -> list[DroppedTable]:
+def dropped_tables(connection: Connection) -> list[DroppedTable]:
     """Return the dropped tables, the last one first."""
     return [
         DroppedTable(
@@ -49,12 +51,21 @@ def dropped_tables(session: Session) -> list[DroppedTable]:
             row.dropped_at,
             row.is_purged,
         )
-        for row in session.connection.metastore.dropped_tables()
+        for row in connection.metastore.dropped_tables()
     ]
 
 
-def undrop_table(session: Session, name: str, table_id: str | None, *, dry_run: bool) -> TableRow:
+def undrop_table(
+    connection: Connection,
+    name: str,
+    table_id: str | None,
+    engine: Callable[[], MirrorEngine],
+    *,
+    dry_run: bool,
+) -> TableRow:
     """Bring back the table of this name that was dropped last, or the one with this id.
+
+    `engine` returns what mirrors the versions that its log lacks.
 
     Raises:
         TableNotFoundError: no table of this name was dropped.
@@ -62,31 +73,31 @@ def undrop_table(session: Session, name: str, table_id: str | None, *, dry_run: 
         TableExistsError: its name or its location is taken.
         OwnershipError, MirrorConflictError: its log is not the one that it was dropped with.
     """
-    row = _choose(session, name, table_id)
+    row = _choose(connection, name, table_id)
     state = require_droppable_back(row)
-    _refuse_taken(session, row, state)
+    _refuse_taken(connection, row, state)
     marker = None
     if is_own_log(replace(row, state=state)):
-        store = session.connection.store_of(row)
-        marker = _require_own_marker(session, row, store)
-        session.connection.ownership.refuse_ahead(row, store)
-        _require_same_log(session, row, store)
+        store = connection.store_of(row)
+        marker = _require_own_marker(connection, row, store)
+        connection.ownership.refuse_ahead(row, store)
+        _require_same_log(connection, row, store)
     if dry_run:
         return row
     crash_point("before-undrop")
-    found = session.connection.metastore.undrop(row)
+    found = connection.metastore.undrop(row)
     crash_point("after-undrop")
-    session.connection.ownership.forget(row.table_id)
+    connection.ownership.forget(row.table_id)
     if marker is not None:
-        _renew_marker(session, found, marker)
+        _renew_marker(connection, found, marker)
         if found.mirrored_through < found.current_version and not found.mirror_paused:
-            session.mirroring.engine.catch_up(found.table_id, seconds=_CATCH_UP_S)
-    return session.connection.metastore.table_by_id(found.table_id)
+            engine().catch_up(found.table_id, seconds=_CATCH_UP_S)
+    return connection.metastore.table_by_id(found.table_id)
 
 
-def _choose(session: Session, name: str, table_id: str | None) -> TableRow:
+def _choose(connection: Connection, name: str, table_id: str | None) -> TableRow:
     """Return the table that was dropped last, of those that can come back if there are any."""
-    named = [row for row in session.connection.metastore.dropped_tables() if row.full_name == name]
+    named = [row for row in connection.metastore.dropped_tables() if row.full_name == name]
     if table_id is not None:
         named = [row for row in named if row.table_id == table_id]
     if not named:
@@ -99,12 +110,12 @@ def _choose(session: Session, name: str, table_id: str | None) -> TableRow:
     return next((row for row in named if row.state_before_drop is not None), named[0])
 
 
-def _refuse_taken(session: Session, row: TableRow, state: TableState) -> None:
+def _refuse_taken(connection: Connection, row: TableRow, state: TableState) -> None:
     """Refuse a name that is taken, and a place in which another table lies, or around which.
 
     A detached table has given its place to others. The undropping transaction decides.
     """
-    for other in session.connection.metastore.tables_around(row):
+    for other in connection.metastore.tables_around(row):
         if other.full_name == row.full_name:
             raise TableExistsError(
                 f"There is a table {row.full_name!r} already.",
@@ -119,9 +130,9 @@ def _refuse_taken(session: Session, row: TableRow, state: TableState) -> None:
             )
 
 
-def _require_own_marker(session: Session, row: TableRow, store: ObjectStore) -> Owner:
+def _require_own_marker(connection: Connection, row: TableRow, store: ObjectStore) -> Owner:
     """Return the owner marker, which a drop leaves; it may be of an epoch that is over."""
-    found, identity = read_owner(store), session.connection.metastore.identity
+    found, identity = read_owner(store), connection.metastore.identity
     if found is None:
         raise OwnershipError(
             f"The log of {row.full_name} at {store.uri} has no owner marker any more: others may "
@@ -140,10 +151,10 @@ def _require_own_marker(session: Session, row: TableRow, store: ObjectStore) -> 
     return found
 
 
-def _require_same_log(session: Session, row: TableRow, store: ObjectStore) -> None:
+def _require_same_log(connection: Connection, row: TableRow, store: ObjectStore) -> None:
     """What was mirrored last must be there; what was not must be missing, or the same."""
     first = max(row.mirrored_through, row.oldest_version)
-    known = session.connection.metastore.digests(row.table_id, first, row.current_version)
+    known = connection.metastore.digests(row.table_id, first, row.current_version)
     for version, wanted in sorted(known.items()):
         key = commit_key(version)
         try:
@@ -165,10 +176,10 @@ def _require_same_log(session: Session, row: TableRow, store: ObjectStore) -> No
             )
 
 
-def _renew_marker(session: Session, row: TableRow, found: Owner) -> None:
+def _renew_marker(connection: Connection, row: TableRow, found: Owner) -> None:
     """Name the catalog's epoch as the owner, as a recovery does for the tables that are there."""
-    identity = session.connection.metastore.identity
+    identity = connection.metastore.identity
     owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
     if found != owner:
-        session.connection.store_of(row).put(OWNER_KEY, encode_owner(owner))
+        connection.store_of(row).put(OWNER_KEY, encode_owner(owner))
         crash_point("after-undrop-marker")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from deltasql.catalog.importing import Importing
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.errors import BadArgumentError
 from deltasql.importer.engine import Engine
@@ -47,7 +48,7 @@ def compare(
 def remember(connection: Connection, row: TableRow, verdict: Verdict) -> TableRow:
     """Write a verdict into the book."""
     notes = {"validation": str(verdict), "validated_version": row.current_version}
-    return connection.metastore.importing().note(row.table_id, notes)
+    return Importing.into(connection.metastore.database).note(row.table_id, notes)
 
 
 def validate_table(

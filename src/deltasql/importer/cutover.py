@@ -10,7 +10,8 @@ from itertools import islice
 from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.catalog.bulk_versions import commit_times
 from deltasql.catalog.catalog import SqlCatalog
-from deltasql.catalog.cutover import Claim, CutoverBook, noted_claim
+from deltasql.catalog.copies import Claim, noted_claim
+from deltasql.catalog.cutover import CutoverBook
 from deltasql.catalog.rows import TableRow, TableState
 from deltasql.crash import crash_point
 from deltasql.errors import CutoverError, DeltaSqlError, OwnershipError, StorageError

@@ -15,7 +15,7 @@ from deltasql.catalog.log_files import INHERITED, LogFiles, RecordedFile
 from deltasql.catalog.rows import TableRow
 from deltasql.crash import crash_point
 from deltasql.log.owner import OWNER_KEY
-from deltasql.parity.log import object_digest
+from deltasql.log.segment import object_digest
 from deltasql.protocol.files import (
     LAST_CHECKPOINT,
     LAST_CHECKPOINT_CHECKSUM,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind
 from deltasql.storage.port import ObjectStore
 
 _RANK = {LogFileKind.CHECKPOINT: 0, LogFileKind.MULTIPART: 1, LogFileKind.V2: 2}
+_PIECE = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +103,15 @@ def _is_complete(parts: Sequence[LogFile]) -> bool:
     # the count comes from a name: it is compared, never counted up to
     numbers = [file.part for file in parts]
     return len(numbers) == parts[0].parts and numbers == list(range(1, len(numbers) + 1))
+
+
+def object_digest(store: ObjectStore, key: str) -> str | None:
+    """Return the digest of an object, read in pieces; None if it is not there."""
+    try:
+        with store.open_input(key) as file:
+            made = hashlib.sha256()
+            while piece := file.read(_PIECE):
+                made.update(piece)
+    except ObjectNotFoundError:
+        return None
+    return made.hexdigest()

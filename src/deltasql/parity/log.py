@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterator
@@ -18,6 +17,7 @@ from deltasql.catalog.rows import TableRow, TableState
 from deltasql.errors import CheckpointError, ObjectNotFoundError
 from deltasql.log.checkpoint import CheckpointWriter
 from deltasql.log.owner import OWNER_KEY, Owner, encode_owner
+from deltasql.log.segment import object_digest
 from deltasql.parity.checkpoints import require_equal
 from deltasql.parity.commit_words import describe_commit
 from deltasql.parity.tag_check import FullCheck
@@ -35,7 +35,6 @@ from deltasql.storage.port import ObjectStore, ObjectTag
 _MORE_LOOKS, _PAUSE_S = 3, 0.2
 _WORKERS = 8
 _WINDOW = 1_000
-_PIECE = 8 * 1024 * 1024
 
 _Listed = dict[str, ObjectTag | None]
 
@@ -186,12 +185,12 @@ def _news_of_commits(
     next listing has another one.
     """
     news = []
-    for version, digest in digests.items():
+    for version, wanted in digests.items():
         if version not in read:
             continue
-        tag = listed.get(commit_key(version)) if read[version] == digest else None
+        tag = listed.get(commit_key(version)) if read[version] == wanted else None
         if tag != known.get(version):
-            news.append(CommitTag(version, digest, tag))
+            news.append(CommitTag(version, wanted, tag))
     return news
 
 
@@ -348,15 +347,3 @@ def _hint_trouble(hint: LastCheckpoint | None, newest: RecordedFile | None) -> s
         return f"names version {hint.version}; SQL knows of no checkpoint"
     wanted = LastCheckpoint(newest.version, newest.num_rows or 0, newest.size, newest.num_adds)
     return None if hint == wanted else f"does not describe the checkpoint of {newest.version}"
-
-
-def object_digest(store: ObjectStore, key: str) -> str | None:
-    """Return the digest of an object, read in pieces; None if it is not there."""
-    try:
-        with store.open_input(key) as file:
-            made = hashlib.sha256()
-            while piece := file.read(_PIECE):
-                made.update(piece)
-    except ObjectNotFoundError:
-        return None
-    return made.hexdigest()

@@ -43,13 +43,13 @@ def text_limits(schema: StructType) -> list[TextLimit]:
 
 
 def _of_struct(struct: StructType, above: tuple[str, ...]) -> Iterator[TextLimit]:
-    for field in struct.fields:
-        here = (*above, field.name)
-        text = field.metadata.get(TYPE_TEXT)
+    for column in struct.fields:
+        here = (*above, column.name)
+        text = column.metadata.get(TYPE_TEXT)
         if isinstance(text, str):
             yield from _read(text, here)
-        if isinstance(field.type, StructType):
-            yield from _of_struct(field.type, here)
+        if isinstance(column.type, StructType):
+            yield from _of_struct(column.type, here)
 
 
 def _read(text: str, place: tuple[str, ...]) -> Iterator[TextLimit]:

@@ -33,7 +33,7 @@ from deltasql.catalog.dialects.postgres_errors import explained, hidden_interrup
 from deltasql.catalog.dialects.postgres_pooler import require_own_session, server_process
 from deltasql.catalog.dialects.postgres_watch import PostgresWatch, channel_of
 from deltasql.catalog.dialects.staging import POSTGRES_WORDS
-from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries, split_statements
+from deltasql.catalog.queries import Queries, load_queries, split_statements
 from deltasql.errors import (
     CatalogError,
     CatalogUnavailableError,
@@ -79,10 +79,11 @@ class PostgresDatabase:
         self._keeps_sessions = False
         self.stamps_commits = clock is None
         now = _SERVER_CLOCK if clock is None else "0::bigint"
-        words = {"table_columns": TABLE_COLUMNS, "now": now, "false": "false", "true": "true"}
-        words |= POSTGRES_WORDS
+        sources = load_queries("postgres")
+        words = {"table_columns": sources["table_columns"], "now": now}
+        words |= {"false": "false", "true": "true"} | POSTGRES_WORDS
         self.queries = Queries(
-            load_queries("postgres"),
+            sources,
             "%({name})s",
             "%({name})t",  # written by ArrayDumper
             "%({name})b",

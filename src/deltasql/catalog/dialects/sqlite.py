@@ -36,7 +36,7 @@ from deltasql.catalog.dialects.sqlite_place import is_there, require_folder
 from deltasql.catalog.dialects.sqlite_probe import NO_TABLES, require_catalog
 from deltasql.catalog.dialects.sqlite_watch import SqliteWatch
 from deltasql.catalog.dialects.staging import SQLITE_WORDS, require_all, without_nulls
-from deltasql.catalog.queries import TABLE_COLUMNS, Queries, load_queries, split_statements
+from deltasql.catalog.queries import Queries, load_queries, split_statements
 from deltasql.clock import now_ms
 from deltasql.errors import BadArgumentError, ConfigError
 
@@ -50,15 +50,20 @@ _CHUNK_ROWS = 5_000
 _BULK_CACHE_KIB = 200_000
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs"}
 _MOUNTS = Path("/proc/self/mounts")
-# A row of many columns comes back as one JSON text too.
 _WORDS = {
-    "table_columns": f"json_array({TABLE_COLUMNS}) as {ROW_JSON}",
-    "locked_columns": f"json_array({TABLE_COLUMNS}, t.epoch, 0) as {ROW_JSON}",
     "now": "0",
     "false": "0",
     "true": "1",
 }
 _encoder = msgspec.json.Encoder()
+
+
+def _column_words(columns: str) -> dict[str, str]:
+    """A row of many columns comes back as one JSON text too."""
+    return {
+        "table_columns": f"json_array({columns}) as {ROW_JSON}",
+        "locked_columns": f"json_array({columns}, t.epoch, 0) as {ROW_JSON}",
+    }
 
 
 class SqliteDatabase:
@@ -72,12 +77,13 @@ class SqliteDatabase:
     ) -> None:
         self.path = path
         self._clock = clock or now_ms
+        sources = load_queries("sqlite")
         self.queries = Queries(
-            load_queries("sqlite"),
+            sources,
             "(?1 ->> '$.{name}')",
             "(?1 ->> '$.{name}')",
             "nullif(?2, x'')",
-            _WORDS | SQLITE_WORDS,
+            _column_words(sources["table_columns"]) | _WORDS | SQLITE_WORDS,
         )
         refuse_network_file_system(path)
         if must_exist:

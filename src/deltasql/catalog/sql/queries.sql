@@ -1,6 +1,13 @@
 -- Named queries that both databases run as they are. `:name` is a bound value. A query of the same
 -- name in sqlite.sql or postgres.sql takes the place of the one here.
 
+-- name: table_columns
+-- not a query: what `{table_columns}` stands for, the fields of TableRow in their order
+t.table_key, t.table_id, t.namespace, t.name, t.location, t.location_key, t.created_at,
+t.current_version, t.last_ict, t.metadata_version, t.protocol_version, t.state, t.first_version,
+t.mirrored_through, t.log_floor, t.properties, t.is_vacuuming, t.is_purged, t.history_floor,
+t.mirror_paused, t.partitions_emptied
+
 -- name: catalog_row
 select catalog_id, epoch, created_at from dl_catalog
 
