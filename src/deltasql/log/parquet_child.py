@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
 import resource
 import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -43,6 +43,36 @@ _FREE_BYTES, _MAX_RATIO = 64 * _MEGABYTE, 1_000
 _MAX_VALUES = 20_000_000
 _ROW_BYTES = 512  # even of nulls Arrow keeps offsets and bits, field by field
 _OBJECT = 100  # bytes of a small value as a Python object
+
+
+class Opened(msgspec.Struct, array_like=True):
+    """What the child says of a file: its schema as Arrow writes it, the rows of its row groups."""
+
+    schema: bytes
+    groups: tuple[int, ...]
+
+
+class Wanted(msgspec.Struct, array_like=True):
+    """What the child is to read: columns of a row group."""
+
+    group: int
+    columns: list[str]
+
+
+T = TypeVar("T")
+encode = msgspec.msgpack.encode
+
+
+def decode(body: bytes | memoryview, kind: type[T]) -> T:
+    """Return the body of a question or an answer.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"an answer cannot be read: {error}") from error
 
 
 class _File:
@@ -190,13 +220,12 @@ class _Questions:
         try:
             if self._file is None:
                 self._file = _File(self._source)
-                return SCHEMA, pickle.dumps(
-                    (self._file.schema.serialize().to_pybytes(), self._file.groups)
-                )
+                schema = self._file.schema.serialize().to_pybytes()
+                return SCHEMA, encode(Opened(schema, tuple(self._file.groups)))
             if kind == GROUP:
-                group, columns = pickle.loads(body)  # noqa: S301 (our own)
-                self._batches = self._file.batches(group, columns)
-                return RANGES, pickle.dumps(self._file.ranges(group, columns))
+                wanted = decode(body, Wanted)
+                self._batches = self._file.batches(wanted.group, wanted.columns)
+                return RANGES, encode(self._file.ranges(wanted.group, wanted.columns))
             batch = next(self._batches, None)
             return (DONE, b"") if batch is None else (BATCH, _packed(batch))
         except Exception as error:  # noqa: BLE001 (it is only told)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import io
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -34,6 +33,10 @@ from deltasql.log.parquet_child import (
     NEXT,
     PING,
     READY,
+    Opened,
+    Wanted,
+    decode,
+    encode,
     receive,
     send,
 )
@@ -66,9 +69,9 @@ class ParquetInput:
     def __init__(self, child: _Child, near: _Near) -> None:
         self._child = child
         self._near = near
-        schema, groups = pickle.loads(child.open(near.file.fileno()))  # noqa: S301 (our own child)
-        self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(schema))
-        self.groups: tuple[int, ...] = tuple(groups)
+        opened = decode(child.open(near.file.fileno()), Opened)
+        self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(opened.schema))
+        self.groups = opened.groups
 
     def batches(self, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a row group: these columns, named by their path in the schema.
@@ -80,8 +83,8 @@ class ParquetInput:
         """
         if not self.groups[group]:
             return
-        _, ranges = self._child.ask(GROUP, pickle.dumps((group, list(columns))))
-        for start, length in pickle.loads(ranges):  # noqa: S301 (our own child)
+        _, ranges = self._child.ask(GROUP, encode(Wanted(group, list(columns))))
+        for start, length in decode(ranges, list[tuple[int, int]]):
             self._near.fetch(start, length)
         while True:
             kind, body = self._child.ask(NEXT)
