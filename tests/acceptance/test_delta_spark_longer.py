@@ -120,7 +120,7 @@ print(session()._jvm.System.getProperty("java.home"))
     own = {"JAVA_HOME": str(PIP_JAVA), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, **own, "PYTHONPATH": str(ROOT / "tests")},
+        env={**os.environ, **own, "PYTHONPATH": str(ROOT / "tests/support")},
         capture_output=True,
         text=True,
         check=False,

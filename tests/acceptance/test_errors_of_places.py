@@ -24,13 +24,13 @@ from deltasql.errors import (
 )
 from deltasql.settings import Settings
 from faults.test_disk_full import fill, has_mounts
-from processes import TESTS
+from processes import PATHS
 
 NOBODY = 65534
 # The disk is a small one in a mount namespace of its own: it is gone with the process.
 PROGRAM = """
-import pathlib, sys
-sys.path.insert(0, sys.argv[2])
+import os, pathlib, sys
+sys.path[:0] = sys.argv[2].split(os.pathsep)
 from acceptance import test_errors_of_places as tests
 getattr(tests, sys.argv[3])(pathlib.Path(sys.argv[1]))
 """
@@ -178,7 +178,7 @@ def on_a_small_disk(tmp_path, name):
     disk.mkdir()
     (tmp_path / "run.py").write_text(PROGRAM)
     inside = 'mount -t tmpfs -o size=1500k none "$1" && exec "$2" "$3" "$1" "$4" "$5"'
-    words = [str(disk), sys.executable, str(tmp_path / "run.py"), str(TESTS), name]
+    words = [str(disk), sys.executable, str(tmp_path / "run.py"), PATHS, name]
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", inside, "sh", *words],
         capture_output=True,

@@ -9,12 +9,12 @@ import pytest
 import deltasql
 from builders import SCHEMA, rows
 from deltasql.settings import MirrorSettings, Settings
-from processes import TESTS
+from processes import PATHS
 
 # The disk is a small one in a mount namespace of its own: it is gone with the process.
 PROGRAM = """
 import os, pathlib, sys
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2].split(os.pathsep)
 from faults.test_disk_full import live_through
 live_through(pathlib.Path(sys.argv[1]))
 """
@@ -73,7 +73,7 @@ def test_a_full_disk_tears_nothing_and_heals_when_there_is_room(tmp_path):
     disk.mkdir()
     (tmp_path / "run.py").write_text(PROGRAM)
     inside = 'mount -t tmpfs -o size=256k none "$1" && exec "$2" "$3" "$1" "$4"'
-    words = [str(disk), sys.executable, str(tmp_path / "run.py"), str(TESTS)]
+    words = [str(disk), sys.executable, str(tmp_path / "run.py"), PATHS]
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", inside, "sh", *words],
         capture_output=True,

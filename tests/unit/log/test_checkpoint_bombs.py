@@ -34,7 +34,7 @@ def read_apart(data: bytes, tmp_path: Path) -> tuple[str, int]:
     path = tmp_path / "bomb.parquet"
     path.write_bytes(data)
     command = [sys.executable, "-c", READ, str(path)]
-    tests = Path(__file__).parents[2]
+    tests = Path(__file__).parents[2] / "support"
     found = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tests)
     said, peak = found.stdout.strip().splitlines()
     return said, int(peak) // 1024

@@ -136,7 +136,7 @@ def test_it_ends_with_the_process_that_started_it(tmp_path):
 def test_a_forked_process_starts_its_own():
     script = (
         "import os, sys\n"
-        "sys.path.insert(0, 'tests')\n"
+        "sys.path.insert(0, 'tests/support')\n"
         "from naive_checkpoints import fast_rows, parquet, stored\n"
         "from foreign_checkpoints import whole_table\n"
         "from deltasql.log import parquet_input\n"

@@ -13,7 +13,7 @@ from typing import Any
 from deltasql.jobs.environment import environment
 from readers import Rows, require, sort_rows
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 _LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -65,7 +65,7 @@ def session() -> Any:
         "PYSPARK_PYTHON": sys.executable,
         # tasks of tests import from here too
         "PYTHONPATH": os.pathsep.join(
-            filter(None, [str(ROOT / "tests"), os.environ.get("PYTHONPATH")])
+            filter(None, [str(ROOT / "tests/support"), os.environ.get("PYTHONPATH")])
         ),
         "SPARK_CONF_DIR": str(place),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-_ROOT = Path(__file__).parents[1]
+_ROOT = Path(__file__).parents[2]
 CORPORA = Path(os.environ.get("DELTASQL_CORPORA", _ROOT.parent / "shared" / "corpora"))
 ARCHIVE = CORPORA / "tables.tar.gz"
 MISSING = not ARCHIVE.exists()

@@ -7,10 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-TESTS = Path(__file__).parent
+SUPPORT = Path(__file__).parent
+TESTS = SUPPORT.parent
 WORKERS = TESTS / "faults" / "workers.py"
 # The code under test may be found by PYTHONPATH.
-PATHS = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+PATHS = os.pathsep.join(filter(None, [str(SUPPORT), str(TESTS), os.environ.get("PYTHONPATH")]))
 
 
 def start(

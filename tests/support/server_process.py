@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-TOOLS = Path(__file__).resolve().parent.parent / ".tools"
+TOOLS = Path(__file__).resolve().parents[2] / ".tools"
 _PATIENCE_S = 30.0
 
 

@@ -14,7 +14,7 @@ from deltasql.client.connect import initialize, open_database
 from deltasql.uri import parse_uri
 from pg_server import PostgresServer
 
-SCRIPT = Path(__file__).parents[1] / "deploy/postgres/roles.sql"
+SCRIPT = Path(__file__).parents[2] / "deploy/postgres/roles.sql"
 ROLES = ("reader", "writer", "worker", "operator")
 SCHEMA = "lake catalog"  # a name that must be quoted
 
