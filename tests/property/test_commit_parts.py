@@ -72,3 +72,15 @@ def test_files_behind_blanks_are_files():
     assert [add.path for add in found.adds] == ["b"]
     assert [remove.path for remove in found.removes] == ["a", "c"]
     assert found.others == []
+
+
+def test_lines_with_both_or_none_of_add_and_remove_are_read_alike():
+    lines = (
+        b'{"add":null}',
+        b'{"add":{"path":"b","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}'
+        b',"remove":{"path":"a","dataChange":true}}',
+    )
+    payload = b"\n".join(lines)
+    refused = read(decode_commit, payload)
+    assert isinstance(refused, str)
+    assert read(decode_parts, payload) == refused

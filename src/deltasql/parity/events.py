@@ -16,18 +16,20 @@ import pyarrow as pa
 from deltasql.catalog.bulk_rows import EVENT_SCHEMA
 from deltasql.parity.file_hashes import (
     Totals,
+    from_digests,
     hash_contents,
     hash_keys,
-    key_hash,
+    key_digests,
     mix_contents,
     numbers,
-    text_hash,
+    text_digests,
 )
 from deltasql.parity.intervals import OPEN, Intervals
 from deltasql.protocol.actions import Add, Remove
 from deltasql.protocol.codec import dump_values
 
 _REMOVED = -1
+_DIGEST_BYTES = 8
 _PartitionKey = tuple[tuple[str, str | None], ...]
 
 
@@ -35,49 +37,55 @@ _PartitionKey = tuple[tuple[str, str | None], ...]
 class EventCollector:
     """Collects the events of versions in order; removes count before adds of one commit."""
 
-    _keys: list[int] = field(default_factory=list)
+    _keys: list[bytes] = field(default_factory=list)
     _versions: list[int] = field(default_factory=list)
     _sizes: list[int] = field(default_factory=list)
-    _stats: list[int] = field(default_factory=list)
-    _partitions: list[int] = field(default_factory=list)
+    _stats: list[bytes] = field(default_factory=list)
+    _partitions: list[bytes] = field(default_factory=list)
     _times: list[int] = field(default_factory=list)
-    _known: dict[_PartitionKey, int] = field(default_factory=dict)
+    _known: dict[_PartitionKey, bytes] = field(default_factory=dict)
 
     def take(self, version: int, adds: Sequence[Add], removes: Sequence[Remove]) -> None:
         """Note the files of one commit."""
         if removes:
             nothing = [0] * len(removes)
-            self._keys += [_key(one) for one in removes]
+            self._keys.append(key_digests(removes))
             self._sizes += [_REMOVED] * len(removes)
-            self._stats += nothing
-            self._partitions += nothing
+            self._stats.append(bytes(_DIGEST_BYTES * len(removes)))
+            self._partitions.append(self._stats[-1])
             self._times += nothing
         if adds:
-            self._keys += [_key(one) for one in adds]
+            self._keys.append(key_digests(adds))
             self._sizes += [one.size for one in adds]
-            self._stats += [text_hash(one.stats) for one in adds]
-            self._partitions += [self._partition(one.partition_values) for one in adds]
+            self._stats.append(text_digests([one.stats for one in adds]))
+            self._partitions.append(self._partition_digests(adds))
             self._times += [one.modification_time for one in adds]
         self._versions += [version] * (len(adds) + len(removes))
 
     def table(self) -> pa.Table:
         """Return the events as Arrow."""
         times = np.array(self._times, dtype=np.int64)
-        contents = mix_contents(self._stats, self._partitions, times)
+        keys, stats, partitions = (
+            from_digests(b"".join(each)) for each in (self._keys, self._stats, self._partitions)
+        )
         arrays = [
-            pa.array(self._keys, pa.uint64()),
+            pa.array(keys, pa.uint64()),
             pa.array(self._versions, pa.int64()),
             pa.array(self._sizes, pa.int64()),
-            pa.array(contents, pa.uint64()),
+            pa.array(mix_contents(stats, partitions, times), pa.uint64()),
         ]
         return pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA)
 
-    def _partition(self, values: dict[str, str | None]) -> int:
-        key = tuple(values.items())
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = text_hash(dump_values(values))
-        return found
+    def _partition_digests(self, adds: Sequence[Add]) -> bytes:
+        """Return the hashes of the partition values, of which there are far fewer than files."""
+        found = []
+        for add in adds:
+            key = tuple(add.partition_values.items())
+            digest = self._known.get(key)
+            if digest is None:
+                digest = self._known[key] = text_digests([dump_values(add.partition_values)])
+            found.append(digest)
+        return b"".join(found)
 
 
 class Events:
@@ -125,7 +133,3 @@ def events_of(files: pa.Table, version: int) -> pa.Table:
         pa.array(hash_contents(files), pa.uint64()),
     ]
     return pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA)
-
-
-def _key(action: Add | Remove) -> int:
-    return key_hash(action.path, "" if action.deletion_vector is None else action.dv_id)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from deltasql.protocol.actions import Add, Remove
 from deltasql.protocol.identity import path_key
 
-_hash = xxhash.xxh3_64_intdigest
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+
+# as bytes in the order of the number: many are one text for numpy
+_digest = xxhash.xxh3_64_digest
+_NO_TEXT = bytes(8)
 _ABSOLUTE = ("/", "file:")
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -27,24 +33,41 @@ class Totals:
     digest: int
 
 
-def key_hash(path: str, dv_id: str | None) -> int:
-    """Return the hash of a file's identity."""
+def key_digest(path: str, dv_id: str | None) -> bytes:
+    """Return the hash of a file's identity; see `from_digests`."""
     if path.startswith(_ABSOLUTE):
         path = path_key(path)
-    return _hash((f"{path}\0{dv_id}" if dv_id else path).encode())
+    return _digest((f"{path}\0{dv_id}" if dv_id else path).encode())
 
 
-def text_hash(text: str | None) -> int:
-    """Return the hash of a text; none has 0."""
-    return 0 if text is None else _hash(text.encode())
+def key_digests(files: Sequence[Add | Remove]) -> bytes:
+    """Return the hashes of the identities of files, one after another."""
+    return b"".join(
+        [
+            _digest(file.path.encode())
+            if file.deletion_vector is None and not file.path.startswith(_ABSOLUTE)
+            else key_digest(file.path, file.dv_id)
+            for file in files
+        ]
+    )
 
 
-def hash_keys(files: pa.Table | pa.RecordBatch) -> npt.NDArray[np.uint64]:
+def text_digests(texts: Iterable[str | None]) -> bytes:
+    """Return the hashes of texts, one after another; none has 0."""
+    return b"".join([_NO_TEXT if text is None else _digest(text.encode()) for text in texts])
+
+
+def from_digests(digests: bytes) -> Hashes:
+    """Return hashes that stand one after another as numbers."""
+    return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
+
+
+def hash_keys(files: pa.Table | pa.RecordBatch) -> Hashes:
     """Return the identities of files: path, dv_id."""
     paths, vectors = files.column("path"), files.column("dv_id")
     if _is_any(pc.starts_with(paths, "/")) or _is_any(pc.starts_with(paths, "file:")):
         pairs = zip(paths.to_pylist(), vectors.to_pylist(), strict=True)
-        return np.array([key_hash(path, dv) for path, dv in pairs], dtype=np.uint64)
+        return from_digests(b"".join([key_digest(path, dv) for path, dv in pairs]))
     texts = paths
     if _is_any(pc.greater(pc.binary_length(vectors), 0)):
         both = pc.binary_join_element_wise(paths, pc.fill_null(vectors, ""), "\0")
@@ -52,33 +75,36 @@ def hash_keys(files: pa.Table | pa.RecordBatch) -> npt.NDArray[np.uint64]:
     return _hash_texts(texts)
 
 
-def hash_contents(files: pa.Table | pa.RecordBatch) -> npt.NDArray[np.uint64]:
+def hash_contents(files: pa.Table | pa.RecordBatch) -> Hashes:
     """Return what adds say beside their size: statistics, partition values, time."""
     stats = _hash_texts(files.column("stats"))
-    known: dict[str | None, int] = {}
-    partitions = [
-        known[text] if text in known else known.setdefault(text, text_hash(text))
-        for text in files.column("partition_values").to_pylist()
-    ]
+    partitions = _hash_few_texts(files.column("partition_values"))
     return mix_contents(stats, partitions, numbers(files.column("modification_time").fill_null(0)))
 
 
-def _hash_texts(texts: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint64]:
-    """Return what `text_hash` says of each: as bytes they need not be encoded again."""
+def _hash_texts(texts: pa.Array | pa.ChunkedArray) -> Hashes:
+    """Return what `text_digests` says of each: as bytes they need not be encoded again."""
     found = texts.cast(pa.binary()).to_pylist()
-    return np.array([0 if text is None else _hash(text) for text in found], dtype=np.uint64)
+    return from_digests(b"".join([_NO_TEXT if text is None else _digest(text) for text in found]))
 
 
 def _is_any(found: pa.Array | pa.ChunkedArray) -> bool:
     return bool(pc.any(found).as_py())
 
 
-def mix_contents(
-    stats: list[int] | npt.NDArray[np.uint64], partitions: list[int], times: npt.NDArray[np.int64]
-) -> npt.NDArray[np.uint64]:
+def _hash_few_texts(texts: pa.Array | pa.ChunkedArray) -> Hashes:
+    """Return the same for texts most of which are there many times."""
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+    coded = texts.dictionary_encode(null_encoding="encode")
+    found: Hashes = _hash_texts(coded.dictionary)[coded.indices.to_numpy()]
+    return found
+
+
+def mix_contents(stats: Hashes, partitions: Hashes, times: npt.NDArray[np.int64]) -> Hashes:
     """Return one hash of the three."""
     with np.errstate(over="ignore"):
-        mixed = np.array(stats, dtype=np.uint64) * _ODD + np.array(partitions, dtype=np.uint64)
+        mixed = stats * _ODD + partitions
         return (mixed ^ (mixed >> np.uint64(31))) * _ODD + times.astype(np.uint64)
 
 
@@ -92,7 +118,7 @@ def count_files(batches: Iterable[pa.RecordBatch]) -> Totals:
     return Totals(files, size, digest)
 
 
-def totals_of(keys: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64]) -> Totals:
+def totals_of(keys: Hashes, sizes: npt.NDArray[np.int64]) -> Totals:
     """Return the totals of files by the hashes of their keys."""
     with np.errstate(over="ignore"):
         mixed = (keys ^ (sizes.astype(np.uint64) * _ODD)) * _ODD

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from deltasql.parity.file_hashes import hash_contents, mix_contents, text_hash
+from deltasql.parity.file_hashes import from_digests, hash_contents, mix_contents, text_digests
 from deltasql.protocol.actions import Add
 from deltasql.protocol.codec import dump_values
 from deltasql.protocol.identity import path_key
@@ -47,8 +47,8 @@ def files_of(batches: Iterable[pa.RecordBatch]) -> dict[FileKey, FileWords]:
 def files_of_adds(adds: Sequence[Add]) -> dict[FileKey, FileWords]:
     """Return files as a commit has them."""
     contents = mix_contents(
-        [text_hash(add.stats) for add in adds],
-        [text_hash(dump_values(add.partition_values)) for add in adds],
+        from_digests(text_digests([add.stats for add in adds])),
+        from_digests(text_digests([dump_values(add.partition_values) for add in adds])),
         np.array([add.modification_time for add in adds], dtype=np.int64),
     ).tolist()
     return {

@@ -63,8 +63,8 @@ def _many_at_a_time(
         found = _FILES.decode_lines(b"\n".join(files))
     except (msgspec.MsgspecError, RecursionError, ValueError):
         found = []
-    adds = [line.add for line in found if line.add is not None]
-    removes = [line.remove for line in found if line.remove is not None]
+    adds = [line.add for line in found if line.add is not None and line.remove is None]
+    removes = [line.remove for line in found if line.remove is not None and line.add is None]
     plain = len(found) == len(files) == len(adds) + len(removes)
     if plain and not any(map(has_extra, adds)) and not any(map(has_extra, removes)):
         rest = [line for line in lines if not line.startswith(_FILE_STARTS)]
