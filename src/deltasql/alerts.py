@@ -1,4 +1,8 @@
-"""Alerts: what is wrong with a mirror, what to do about it, and where to say so."""
+"""Sinks for alerts, and who decides when an alert is news.
+
+An alert is an event with a severity. It goes to the catalog's sink like all events, and to the
+receivers that the settings name.
+"""
 
 from __future__ import annotations
 
@@ -11,56 +15,21 @@ import time
 import urllib.request
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Literal
+
+from deltasql.events import Alert, Event, Sink
 
 _logger = logging.getLogger("deltasql.alerts")
 _TIMEOUT_S = 10.0
 # Alerts that wait for a slow receiver; what comes on top is only logged.
 _MAX_WAITING = 1_000
 
-Severity = Literal["critical", "warning"]
-AlertSink = Callable[["Alert"], None]
 
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """Something that somebody should look at, or (`resolved`) no longer need to.
-
-    Alerts with the same `kind` and `table` or `store` are repeats. `time` is in UTC; `catalog` and
-    `worker` are the ids of the sender.
-    """
-
-    kind: str
-    severity: Severity
-    table: str
-    title: str
-    facts: tuple[str, ...]
-    action: str
-    error_code: str | None = None
-    store: str = ""
-    status: Literal["firing", "resolved"] = "firing"
-    time: str = ""
-    catalog: str = ""
-    worker: str = ""
-
-    @property
-    def subject(self) -> str:
-        """What it is about: a table, a store, or the whole catalog."""
-        return self.table or self.store
-
-    def text(self) -> str:
-        """Return the alert as people read it."""
-        if self.status == "resolved":
-            return f"RESOLVED: {self.title}"
-        word = "CRITICAL" if self.severity == "critical" else "WARN"
-        lines = [f"{word}: {self.title}", *(f"- {fact}" for fact in self.facts)]
-        return "\n".join([*lines, f"- Recommended action: {self.action}"])
-
-
-def log_alerts(alert: Alert) -> None:
-    """Write an alert to the logger `deltasql.alerts`."""
+def log_alerts(alert: Event) -> None:
+    """Write an alert to the logger `deltasql.alerts`; other events are passed over."""
+    if not isinstance(alert, Alert):
+        return
     level = logging.ERROR if alert.severity == "critical" else logging.WARNING
     if alert.status == "resolved":
         level = logging.WARNING  # whoever saw it begin sees it end
@@ -77,11 +46,17 @@ def log_alerts(alert: Alert) -> None:
     _logger.log(level, "%s", alert.text(), extra=fields)
 
 
-def webhook_alerts(url: str) -> AlertSink:
+def _as_json(alert: Alert) -> bytes:
+    return json.dumps(alert.to_dict()).encode()
+
+
+def webhook_alerts(url: str) -> Sink:
     """Return a sink that posts alerts as JSON."""
 
-    def send(alert: Alert) -> None:
-        body = json.dumps({**asdict(alert), "text": alert.text()}).encode()
+    def send(alert: Event) -> None:
+        if not isinstance(alert, Alert):
+            return
+        body = _as_json(alert)
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 (checked)
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310 (http or https)
@@ -92,17 +67,17 @@ def webhook_alerts(url: str) -> AlertSink:
     return send
 
 
-def command_alerts(command: str) -> AlertSink:
+def command_alerts(command: str) -> Sink:
     """Return a sink that runs a program with the alert as JSON on its standard input."""
     words = shlex.split(command)
     if not words:
         raise ValueError("a command for alerts names a program")
 
-    def send(alert: Alert) -> None:
-        body = json.dumps({**asdict(alert), "text": alert.text()}).encode()
-        subprocess.run(  # noqa: S603 (the operator's own command, no shell)
-            words, input=body, timeout=_TIMEOUT_S, check=True, capture_output=True
-        )
+    def send(alert: Event) -> None:
+        if isinstance(alert, Alert):
+            subprocess.run(  # noqa: S603 (the operator's own command, no shell)
+                words, input=_as_json(alert), timeout=_TIMEOUT_S, check=True, capture_output=True
+            )
 
     return send
 
@@ -110,13 +85,13 @@ def command_alerts(command: str) -> AlertSink:
 class BackgroundSink:
     """Passes alerts on in a thread of its own, in order: a slow receiver stops nobody else."""
 
-    def __init__(self, sink: AlertSink) -> None:
+    def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._waiting: deque[Alert] = deque()
+        self._waiting: deque[Event] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def __call__(self, alert: Alert) -> None:
+    def __call__(self, alert: Event) -> None:
         """Leave an alert to be sent."""
         with self._changed:
             if len(self._waiting) >= _MAX_WAITING:
@@ -145,7 +120,7 @@ class BackgroundSink:
             _send(self._sink, alert)
 
 
-def _send(sink: AlertSink, alert: Alert) -> None:
+def _send(sink: Sink, alert: Event) -> None:
     try:
         sink(alert)
     except Exception as error:  # noqa: BLE001 (an alert must not stop the mirror)
@@ -159,7 +134,7 @@ class AlertDesk:
     A sink that fails does not stop others. `catalog` and `worker` go with every alert.
     """
 
-    sinks: Sequence[AlertSink] = (log_alerts,)
+    sinks: Sequence[Sink] = (log_alerts,)
     repeat_after_s: float = 900.0
     catalog: str = ""
     worker: str = ""

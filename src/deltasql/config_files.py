@@ -54,7 +54,7 @@ def _is_file(file: Path) -> bool:
     except OSError as error:
         raise ConfigError(
             f"The configuration file {file} cannot be looked for: {error.strerror}.",
-            hint="Make its folder readable, or name another file by --config or DELTASQL_CONFIG.",
+            hint="Make its folder readable, or name another file by `config=` or DELTASQL_CONFIG.",
         ) from error
 
 
@@ -71,7 +71,7 @@ def read_layer(file: Path) -> Layer:
     except OSError as error:
         raise ConfigError(
             f"The configuration file {file} cannot be read: {error.strerror}.",
-            hint="Make it readable, or name another file by --config or DELTASQL_CONFIG.",
+            hint="Make it readable, or name another file by `config=` or DELTASQL_CONFIG.",
         ) from error
     except UnicodeDecodeError:
         raise ConfigError(f"{file} cannot be read as UTF-8 text.") from None

@@ -18,6 +18,7 @@ _logger = logging.getLogger(__name__)
 # Few, so that metrics can have them as a label: the input or the state of the table, a right that
 # is missing, what does not answer, an outcome that nobody knows, a bug.
 FailureReason = Literal["refused", "denied", "unavailable", "unknown", "unexpected"]
+Severity = Literal["critical", "warning"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,6 +278,64 @@ class FindingsCounted(Event):
     name: ClassVar[str] = "findings_counted"
 
     findings: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert(Event):
+    """Something that somebody should look at, or (`resolved`) no longer need to.
+
+    Alerts with the same `kind` and `table` or `store` are repeats. `time` is in UTC; `catalog` and
+    `worker` are the ids of the sender. Tables are told by their names; an alert has no version.
+    """
+
+    name: ClassVar[str] = "alert"
+    is_bad: ClassVar[bool] = True
+
+    table_id: str = ""
+    table: str = ""
+    version: int = 0
+    kind: str
+    severity: Severity
+    title: str
+    facts: tuple[str, ...]
+    action: str
+    error_code: str | None = None
+    store: str = ""
+    status: Literal["firing", "resolved"] = "firing"
+    time: str = ""
+    catalog: str = ""
+    worker: str = ""
+
+    @property
+    def subject(self) -> str:
+        """What it is about: a table, a store, or the whole catalog."""
+        return self.table or self.store
+
+    def text(self) -> str:
+        """Return the alert as people read it."""
+        if self.status == "resolved":
+            return f"RESOLVED: {self.title}"
+        word = "CRITICAL" if self.severity == "critical" else "WARN"
+        lines = [f"{word}: {self.title}", *(f"- {fact}" for fact in self.facts)]
+        return "\n".join([*lines, f"- Recommended action: {self.action}"])
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the alert as receivers get it: its own fields, and its text."""
+        return {
+            "kind": self.kind,
+            "severity": self.severity,
+            "table": self.table,
+            "title": self.title,
+            "facts": self.facts,
+            "action": self.action,
+            "error_code": self.error_code,
+            "store": self.store,
+            "status": self.status,
+            "time": self.time,
+            "catalog": self.catalog,
+            "worker": self.worker,
+            "text": self.text(),
+        }
 
 
 Sink = Callable[[Event], None]

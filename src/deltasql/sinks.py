@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from deltasql.errors import DeltaSqlError
 from deltasql.events import (
+    Alert,
     CheckpointFailed,
     CheckpointWritten,
     CommitConflicted,
@@ -41,12 +42,16 @@ _LATENCY_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_0
 def logging_sink(logger: logging.Logger | None = None) -> Sink:
     """Return a sink that logs each event: WARNING for bad news, DEBUG for the rest.
 
+    Alerts are passed over: they have a logger of their own.
+
     Every field of the event is an `extra` of the record, and its name is `event`; the line itself
     tells the code of an error.
     """
     target = logger or logging.getLogger("deltasql")
 
     def send(event: Event) -> None:
+        if isinstance(event, Alert):
+            return
         level = logging.WARNING if event.is_bad else logging.DEBUG
         if target.isEnabledFor(level):
             fields = {"event": event.name, **asdict(event)}

@@ -88,7 +88,7 @@ def test_a_missing_version_is_told_with_what_can_be_had(odd):
     with pytest.raises(LogGapError, match="Version 5 is missing from the log at ") as refused:
         odd.bring()
     assert refused.value.context["recoverable"] == [(0, 4), (8, HEAD)]
-    for advice in ("--up-to-version 4", "--checkpoint-only takes the checkpoint of version 8"):
+    for advice in ("`up_to_version=4`", "`checkpoint_only=True` takes the checkpoint of version 8"):
         assert advice in refused.value.advice
     odd.require_nothing()
     odd.require_equal(odd.bring(checkpoint_only=True), first=8)

@@ -280,7 +280,7 @@ def test_contested_commits_are_not_adopted(catalog, table):
     before = state_of(table)
     with pytest.raises(MirrorConflictError, match="Version 2 of orders is in SQL") as error:
         catalog.mirror.repair("orders", adopt=True)
-    assert "--recommit" in error.value.advice
+    assert "`recommit=True`" in error.value.advice
     assert not any(one.done for one in catalog.mirror.repair("orders", adopt=True, dry_run=True))
     assert state_of(table) == before
 

@@ -116,7 +116,7 @@ def test_a_catalog_of_a_development_version_is_refused(database, catalog_uri, tm
     ):
         with pytest.raises(SchemaOutdatedError, match="development version") as caught:
             refused()
-        assert "recover --from-log" in caught.value.advice
+        assert "`catalog.mirror.rebuild`" in caught.value.advice
 
 
 def test_without_leave_to_create_nothing_is_created(catalog_uri):

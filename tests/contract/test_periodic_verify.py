@@ -151,7 +151,10 @@ def test_a_difference_is_an_event_an_alert_and_a_number(world, catalog, tmp_path
     (alert,) = alerts
     assert (alert.kind, alert.severity) == ("mirror_differs_critical", "critical")
     assert commit_key(1) in alert.text()
-    assert "Recommended action: compare both; `deltasql mirror repair --replace`" in alert.text()
+    assert (
+        "Recommended action: compare both; `deltasql mirror repair` with `replace=True`"
+        in alert.text()
+    )
     assert world.findings("orders") == 1
     assert catalog.mirror.status("orders")["findings"] == 1
 

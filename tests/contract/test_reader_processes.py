@@ -131,7 +131,7 @@ def test_a_process_that_is_killed_is_told_in_one_line(source):
         os.kill(process._process.pid, signal.SIGKILL)
         with pytest.raises(TableImportError, match="has ended with exit code -9") as caught:
             process.do(second)
-    assert "--resume" in caught.value.advice
+    assert "`resume=True`" in caught.value.advice
 
 
 def test_whoever_stops_taking_waits_for_nobody(tmp_path, source, started):

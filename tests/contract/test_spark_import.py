@@ -225,7 +225,7 @@ def test_a_task_whose_rows_are_over_the_limit_is_refused_by_the_name_of_the_sett
     with pytest.raises(TableImportError, match=r"spark\.driver\.maxResultSize") as caught:
         do_import(uri, source, engine=large)
     assert caught.value.message.startswith("The rows of versions 18 to 19 take ")
-    assert "--engine local" in caught.value.advice
+    assert "`engine='local'`" in caught.value.advice
     with deltasql.connect(uri) as catalog:
         TableImport(inspect(catalog).connection, str(source), "t").run()
         rows = book_rows(catalog, catalog.table("t").table_id)

@@ -3,8 +3,8 @@
 import json
 import re
 import sqlite3
-from dataclasses import asdict, replace
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -148,7 +148,7 @@ def test_monitoring_quotes_the_alerts_as_they_are_told():
     (body,) = blocks("monitoring.md", "json")
     source = {"catalog": "5f0c…", "worker": "host/4711/0c1d2e3f"}
     stuck = replace(alerts[2], time="2026-01-02T03:04:05.678+00:00", **source)
-    assert json.loads(body) == json.loads(json.dumps({**asdict(stuck), "text": stuck.text()}))
+    assert json.loads(body) == json.loads(json.dumps(stuck.to_dict()))
 
 
 def test_mirror_lists_all_differences():

@@ -77,7 +77,7 @@ def check(catalog, place, version):
 def test_an_import_that_is_behind_is_refused_unless_it_may_follow(catalog, place):
     with pytest.raises(CutoverError, match="is at version 4, SQL at 1") as refused:
         cut_over(inspect(catalog).connection, "t")
-    assert "--follow" in refused.value.advice
+    assert "`follow=True`" in refused.value.advice
     assert cut_over(inspect(catalog).connection, "t", follow=True).version == 5
     check(catalog, place, 5)
 

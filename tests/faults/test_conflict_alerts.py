@@ -10,7 +10,8 @@ import deltasql
 from builders import a_table, an_add, rows
 from deltasql.alerts import AlertDesk
 from deltasql.cli.app import JsonLines
-from deltasql.events import fan_out
+from deltasql.events import Alert, fan_out
+from deltasql.mirror.alerting import stuck_alert
 from deltasql.sinks import logging_sink, prometheus_sink
 from foreign import a_foreign_file, put_foreign
 
@@ -110,3 +111,14 @@ def test_lines_of_the_log_tell_the_code_of_an_error(catalog, tmp_path, caplog):
     )
     mirrored = next(one for one in caplog.records if "version_committed" in one.getMessage())
     assert mirrored.getMessage() == "version_committed orders@1"
+
+
+def test_the_sink_of_the_catalog_gets_the_alerts_of_its_worker(catalog_uri):
+    events = []
+    with deltasql.connect(catalog_uri, sink=events.append) as catalog:
+        catalog.create_if_missing()
+        desk = catalog.mirror.reconciler().desk
+        desk.tell(stuck_alert("orders", 3, 5, "DS403: refused"), 0.0)
+    (alert,) = [event for event in events if isinstance(event, Alert)]
+    assert (alert.severity, alert.table, alert.status) == ("warning", "orders", "firing")
+    assert alert.catalog

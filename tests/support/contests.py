@@ -87,5 +87,5 @@ def refused(catalog, table, match: str) -> None:
     assert not any(one.done for one in plan)
     with pytest.raises(RecommitError, match=match) as error:
         catalog.mirror.repair("orders", recommit=True)
-    assert "--replace" in error.value.advice
+    assert "`replace=True`" in error.value.advice
     assert state_of(table) == before

@@ -1,14 +1,30 @@
 """Alerts: told once and again after a while, to whatever listens."""
 
 import json
+import logging
 import sys
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-from deltasql.alerts import Alert, AlertDesk, BackgroundSink, command_alerts, webhook_alerts
+from deltasql.alerts import (
+    AlertDesk,
+    BackgroundSink,
+    command_alerts,
+    log_alerts,
+    webhook_alerts,
+)
+from deltasql.events import Alert, VersionMirrored
+from deltasql.sinks import logging_sink
 
-ALERT = Alert("mirror_stuck", "warning", "orders", "It is stuck", ("Error: x",), "Look")
+ALERT = Alert(
+    kind="mirror_stuck",
+    severity="warning",
+    table="orders",
+    title="It is stuck",
+    facts=("Error: x",),
+    action="Look",
+)
 
 
 def test_alerts_are_told_once_and_again_after_a_while():
@@ -59,6 +75,23 @@ def test_a_receiver_that_fails_in_the_background_is_logged(caplog):
     assert "An alert could not be sent: OSError." in caplog.text
 
 
+def test_an_alert_is_an_event_with_a_logger_of_its_own(caplog):
+    caplog.set_level(logging.DEBUG)
+    logging_sink()(ALERT)
+    assert caplog.records == []
+    log_alerts(ALERT)
+    log_alerts(VersionMirrored(table_id="i", table="orders", version=3, key="k", latency_ms=1.0))
+    assert [record.name for record in caplog.records] == ["deltasql.alerts"]
+
+
+def test_receivers_pass_other_events_over(tmp_path):
+    event = VersionMirrored(table_id="i", table="orders", version=3, key="k", latency_ms=1.0)
+    webhook_alerts("http://127.0.0.1:1/x")(event)
+    out = tmp_path / "alert.json"
+    command_alerts(f"touch {out}")(event)
+    assert not out.exists()
+
+
 def _failing(alert):
     raise OSError("no network")
 
@@ -80,6 +113,21 @@ def test_alerts_reach_a_webhook_and_a_command(tmp_path):
         thread.start()
         webhook_alerts(f"http://127.0.0.1:{server.server_port}/x")(ALERT)
         thread.join(10)
+    assert list(received[0]) == [
+        "kind",
+        "severity",
+        "table",
+        "title",
+        "facts",
+        "action",
+        "error_code",
+        "store",
+        "status",
+        "time",
+        "catalog",
+        "worker",
+        "text",
+    ]
     assert received[0]["title"] == "It is stuck"
     assert received[0]["text"].startswith("WARN: It is stuck")
     out = tmp_path / "alert.json"

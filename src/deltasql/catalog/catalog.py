@@ -42,7 +42,7 @@ _LONGEST_NAME = 255
 _NEWEST = 2**63 - 1
 # Said of a name by whoever creates a table.
 _MAKE_WAY = "Rename or drop that table first."
-NAME_TAKEN = "Choose another name, or take the table that is there: exist_ok=True (--exist-ok)."
+NAME_TAKEN = "Choose another name, or take the table that is there: `exist_ok=True`."
 
 
 # Names that a misspelt one is compared with: a catalog may have very many.

@@ -90,14 +90,15 @@ def require_own_log(row: TableRow) -> TableRow:
     if row.state is TableState.DETACHED:
         raise TableStateError(
             f"Table {row.full_name} was detached: its log belongs to others by now.",
-            hint=f"`deltasql import {row.location} --name {row.full_name} --force` brings it back.",
+            hint=f"`catalog.import_table({row.location!r}, name={row.full_name!r}, force=True)` "
+            "brings it back.",
             table=row.full_name,
         )
     raise TableStateError(
         f"Table {row.full_name} is {row.state}: its log is written by others, this catalog "
         "only reads it.",
-        hint=f"`deltasql import {row.location} --name {row.full_name} --validate-only` "
-        f"compares it; `deltasql cutover {row.full_name}` takes it over.",
+        hint=f"`catalog.imports.validate({row.location!r}, name={row.full_name!r})` compares it; "
+        f"`catalog.cutover({row.full_name!r})` takes it over.",
         table=row.full_name,
     )
 

@@ -231,7 +231,7 @@ def _require_mirrored(row: TableRow) -> None:
     if row.mirrored_through < row.current_version:
         raise TableStateError(
             f"Table {row.full_name} has commits that are not in its log; it cannot be replaced.",
-            hint="Mirror it first with `deltasql mirror run --once`.",
+            hint="Mirror it first with `catalog.mirror.run_once()`.",
             table=row.full_name,
         )
 

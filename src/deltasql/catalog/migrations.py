@@ -122,7 +122,7 @@ def _refuse_others(found: SchemaStatus) -> None:
             f"The catalog was made by a development version of deltasql (schema {found.version}), "
             "and this one cannot bring it up to date.",
             hint="Mirror every table with the version that made it, then make a new catalog from "
-            "the logs: `deltasql recover --from-log`.",
+            "the logs: `catalog.mirror.rebuild`.",
         )
     newest = max(step.version for step in known)
     if found.version > newest:

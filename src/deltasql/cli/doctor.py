@@ -13,6 +13,7 @@ import click
 
 from deltasql.cli.app import App, command, pass_app
 from deltasql.cli.lag import lag_exit_code
+from deltasql.cli.remedies import advice_for_shell
 from deltasql.errors import DeltaSqlError
 from deltasql.version import __version__
 
@@ -66,7 +67,9 @@ def _try(check: str, examine: Callable[[], Finding]) -> Finding:
 
 
 def _failed(check: str, error: DeltaSqlError) -> Finding:
-    return Finding(check, "fail", f"{error.code}: {error.message} {error.advice}", error.exit_code)
+    return Finding(
+        check, "fail", f"{error.code}: {error.message} {advice_for_shell(error)}", error.exit_code
+    )
 
 
 def _version(package: str) -> str:

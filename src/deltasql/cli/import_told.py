@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from deltasql.cli import import_output as words
 from deltasql.cli.output import Output
+from deltasql.cli.remedies import advice_for_shell
 from deltasql.cli.units import count_text, size_text, time_text
 from deltasql.client.catalog import Catalog
 from deltasql.client.dry_run import Preview
@@ -189,4 +190,4 @@ def _row(outcome: LakeOutcome[Told]) -> dict[str, Any]:
 
 
 def _error_facts(error: DeltaSqlError) -> dict[str, Any]:
-    return {"code": error.code, "message": error.message, "hint": error.advice}
+    return {"code": error.code, "message": error.message, "hint": advice_for_shell(error)}

@@ -22,6 +22,7 @@ import click
 
 from deltasql.cli.app import App, common_options, parse_pairs
 from deltasql.cli.output import escape
+from deltasql.cli.remedies import advice_for_shell
 from deltasql.errors import BadArgumentError, DeltaSqlError, OutputError
 from deltasql.version import __version__
 
@@ -143,8 +144,8 @@ def _tell(error: DeltaSqlError, app: App) -> int:
             traceback.print_exception(error)
         return error.exit_code
     text = f"error[{error.code}]: {escape(' '.join(error.message.split()))}\n"
-    if error.advice:
-        text += f"\nhint: {error.advice}\n"
+    if advice := advice_for_shell(error):
+        text += f"\nhint: {advice}\n"
     if app.is_debug:
         text += "\n" + "".join(traceback.format_exception(error))
     sys.stderr.write(_PASSWORD.sub(r"\1***", text))
@@ -155,7 +156,7 @@ def _as_json(error: DeltaSqlError) -> str:
     facts = {
         "code": error.code,
         "message": " ".join(error.message.split()),
-        "hint": error.advice,
+        "hint": advice_for_shell(error),
         "retryable": error.retryable,
         "exit_code": error.exit_code,
     }

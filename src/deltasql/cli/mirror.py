@@ -13,6 +13,7 @@ import click
 from deltasql.cli.app import App, Command, command, pass_app
 from deltasql.cli.arguments import dry_run_option, table_argument, yes_option
 from deltasql.cli.lag import lag_facts, report_lags
+from deltasql.cli.remedies import for_shell
 from deltasql.errors import BadArgumentError, DeltaSqlError
 
 if TYPE_CHECKING:
@@ -195,7 +196,11 @@ def repair(
         lag = catalog.mirror.lag(name)
     lags = [lag] if lag else []
     rows = [
-        {**_finding(name, one.finding), "done": one.done and not dry_run, "what": one.what}
+        {
+            **_finding(name, one.finding),
+            "done": one.done and not dry_run,
+            "what": for_shell(one.what),
+        }
         for one in done
     ]
     if rows:
@@ -323,7 +328,7 @@ def _confirm_recommit(app: App, catalog: Catalog, name: str) -> None:
     plan = catalog.mirror.repair(name, recommit=True, dry_run=True)
     if plan and all(one.done for one in plan):
         for one in plan:
-            app.out.note(f"{one.finding.key}: {one.what}.")
+            app.out.note(f"{one.finding.key}: {for_shell(one.what)}.")
         app.confirm(f"Commit the foreign commits of {name} again and replace them?", is_sure=False)
 
 
@@ -334,7 +339,7 @@ def _finding(name: str, found: Any) -> dict[str, Any]:
         "key": found.key,
         "version": found.version,
         "detail": found.detail,
-        "action": found.action,
+        "action": for_shell(found.action),
     }
 
 

@@ -210,7 +210,7 @@ class Catalog:
         if purge and row.state is TableState.DETACHED:
             raise TableStateError(
                 f"Table {row.full_name} was detached: its files belong to a log that others write.",
-                hint="Drop it without --purge: the log stays as it is.",
+                hint="Drop it without `purge=True`: the log stays as it is.",
                 table=row.full_name,
             )
         if purge:
@@ -327,8 +327,8 @@ def require_visible(row: TableRow) -> TableRow:
         raise TableStateError(
             f"Table {row.full_name} is being imported: it has come to version "
             f"{row.current_version}.",
-            hint="If the import has died, end it with `deltasql import --resume`, or take it back "
-            f"with `deltasql drop {row.full_name}`.",
+            hint="If the import has died, end it with `resume=True`, or take it back with "
+            f"`catalog.drop({row.full_name!r})`.",
             table=row.full_name,
         )
     return row

@@ -56,11 +56,11 @@ def cut_over(
 def _require_equal(row: TableRow) -> TableRow:
     """Return the row of a table that is what its log says, as far as anybody has looked."""
     if verdict_of(row) is Verdict.DIFFERENT:
-        again = f"`deltasql import {row.location} --name {row.full_name} --validate-only`"
+        again = f"`catalog.imports.validate({row.location!r}, name={row.full_name!r})`"
         raise ImportDifferenceError(
             f"The import of {row.full_name} differs from its log; it cannot be cut over.",
-            hint=f"{again} shows the differences; with --accept-differences it accepts them. "
-            "--force imports the table again.",
+            hint=f"{again} shows the differences; with `accept_differences=True` it accepts "
+            "them. `force=True` imports the table again.",
             table=row.full_name,
         )
     return row

@@ -110,7 +110,7 @@ def log_lag(session: Session, row: TableRow) -> LogLag | None:
     elif error is not None:
         reason = error
     else:
-        reason = "not tried yet; a worker or `deltasql mirror run --once` mirrors them"
+        reason = "not tried yet; a worker (`deltasql mirror run`) mirrors them"
     state: Literal["waiting", "failing", "conflict"] = "waiting"
     if row.state is TableState.CONFLICT:
         state = "conflict"

@@ -50,7 +50,7 @@ def choose_engine(
         if wants_spark:
             raise BadArgumentError(
                 "The local engine has no master and no settings of Spark.",
-                hint="Leave out --master and --conf, or use --engine spark.",
+                hint="Leave out `master=` and `conf=`, or use `engine='spark'`.",
             )
         return ChosenEngine(LocalEngine())
     from deltasql.jobs.session import available  # noqa: PLC0415 (the door to an extra)

@@ -15,6 +15,7 @@ from deltasql.client.opening import LazySession
 from deltasql.client.source_reader import reader_of
 from deltasql.client.validate import validate_table
 from deltasql.errors import BadArgumentError, TableNotFoundError
+from deltasql.importer.engine import LocalEngine
 from deltasql.parity.differences import Validation
 from deltasql.runtime.connection import Connection
 from deltasql.storage.resolve import canonical_location, location_key
@@ -54,14 +55,19 @@ class ImportDesk:
         return run.quick() if quick else run.whole()
 
     def validate(
-        self, source: str, name: str, options: ImportOptions, runner: Runner
+        self,
+        source: str,
+        name: str,
+        options: ImportOptions | None = None,
+        runner: Runner | None = None,
     ) -> Validation:
-        """Read the source of an imported table again and compare.
+        """Read the source of an imported table again and compare, in this process by default.
 
         Raises:
             TableNotFoundError: no import has this name or place.
             BadArgumentError: the table came from elsewhere, or is no import any more.
         """
+        options, runner = options or ImportOptions(), runner or Runner(LocalEngine())
         row = self.require(source, name)
         store = self.connection.store_of(row)
         reader = reader_of(self.connection, runner.engine, store, lenient=options.lenient)

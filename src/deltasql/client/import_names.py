@@ -19,7 +19,7 @@ def name_of(source: str) -> str:
     if not folder:
         raise BadArgumentError(
             f"The source {source} has no folder name to call the table by.",
-            hint="Give the table's name with --name.",
+            hint="Give the table's name with `name=`.",
         )
     return _plain(folder)
 

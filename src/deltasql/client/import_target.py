@@ -59,7 +59,7 @@ def find_target(
         if options.resume:
             raise NotResumableError(
                 f"There is no import of {place.location} to go on with.",
-                hint="Run the import without --resume.",
+                hint="Run the import without `resume=True`.",
             )
         return Target(new)
     if options.resume:
@@ -71,7 +71,8 @@ def find_target(
         return Target(moved, None, found.table_id)
     raise TableExistsError(
         f"There is a table {found.full_name} at {found.location} already, in state {found.state}.",
-        hint="--resume goes on with an import, --force replaces the table, --name takes another.",
+        hint="`resume=True` goes on with an import, `force=True` replaces the table, `name=` takes "
+        "another.",
         table=found.full_name,
     )
 
@@ -95,7 +96,7 @@ def resume_options(
         raise NotResumableError(
             f"The import of {row.full_name} was begun with {span}; it does not go on with those "
             f"from {wanted} on.",
-            hint="Resume it without a first version, or import it again with --force.",
+            hint="Resume it without a first version, or import it again with `force=True`.",
             table=row.full_name,
         )
     return replace(options, from_version=begun), row
@@ -131,7 +132,7 @@ def require_same_source(
     if row.state is TableState.DETACHED:
         raise NotResumableError(
             f"Table {row.full_name} was detached; its import does not go on.",
-            hint="--force imports the table anew, --name takes another name.",
+            hint="`force=True` imports the table anew, `name=` takes another name.",
             table=row.full_name,
         )
     if row.state not in _GOING_ON:
@@ -164,7 +165,7 @@ def require_same_source(
         raise NotResumableError(
             f"The log of {row.full_name} has no commit {row.current_version + 1}, which must come "
             f"next; it now begins at version {plan.first}.",
-            hint="The source's cleanup was faster; import it again with --force.",
+            hint="The source's cleanup was faster; import it again with `force=True`.",
             table=row.full_name,
         )
     if plan.head < row.current_version:
@@ -232,8 +233,8 @@ def _refuse_managed(connection: Connection, store: ObjectStore, found: TableRow 
     if owner.catalog_id != connection.metastore.identity.catalog_id:
         raise OwnershipError(
             f"The log at {store.uri} is managed by catalog {owner.catalog_id}.",
-            hint="Detach the table there first, or bring it back with `deltasql recover "
-            "--from-log` if that catalog is lost.",
+            hint="Detach the table there first, or bring it back with "
+            "`catalog.mirror.rebuild` if that catalog is lost.",
         )
     is_free = found is None and connection.metastore.is_dropped(owner.table_id)
     if not is_free and (found is None or found.state not in _GOING_ON):

@@ -194,7 +194,7 @@ class TableImport:
         raise ImportDifferenceError(
             f"The import of {self.source} differs from its log; {self.name} stays as it was. "
             f"First: {next(outcome.lines())}.",
-            hint="--accept-differences takes it all the same.",
+            hint="`accept_differences=True` takes it all the same.",
         )
 
     def _begin(self, importing: Importing, target: Target, plan: ImportPlan) -> TableRow:
@@ -288,5 +288,5 @@ def no_columns(location: str) -> MalformedActionError:
     """Return the error for files without a schema."""
     return MalformedActionError(
         f"The table at {location} has files and no schema.",
-        hint="Its last metaData lacks schemaString; --lenient imports it without columns.",
+        hint="Its last metaData lacks schemaString; `lenient=True` imports it without columns.",
     )

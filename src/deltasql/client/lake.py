@@ -64,7 +64,7 @@ def look_below(connection: Connection, root: str) -> Lake:
         named = f" The log of {', '.join(map(repr, empty))} holds no commit." if empty else ""
         raise ObjectNotFoundError(
             f"There is no Delta table below {place}.{named}",
-            hint="--lake takes the folder above the tables; check how it is spelled.",
+            hint="Name the folder above the tables; check how it is spelled.",
         )
     names = lake_names(root, folders)
     tables = [LakeTable(folder, _below(place, folder), names[folder]) for folder in folders]
@@ -111,7 +111,7 @@ def _attempt(
     except Exception as error:  # noqa: BLE001 (a fault that one table provokes is that table's)
         told = TableImportError(
             f"Something failed that deltasql did not expect: {type(error).__name__}.",
-            hint="Import this table alone with --debug and report what it prints.",
+            hint="Import this table alone, and report the traceback of that.",
         )
         told.__cause__ = error
         return LakeOutcome(table, None, told)
@@ -121,7 +121,7 @@ def _collision(table: LakeTable, folders: Sequence[str]) -> TableExistsError:
     others = ", ".join(repr(folder) for folder in folders if folder != table.folder)
     return TableExistsError(
         f"The folders {table.folder!r} and {others} would both be called {table.name}.",
-        hint="Import each of them alone, with a --name of its own.",
+        hint="Import each of them alone, with a `name=` of its own.",
         table=table.name,
     )
 

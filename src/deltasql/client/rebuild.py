@@ -143,8 +143,8 @@ def _difference_error(row: TableRow, outcome: Validation) -> ImportDifferenceErr
     return ImportDifferenceError(
         f"{row.full_name} differs from the log it was read from; it takes no commits. "
         f"First: {next(outcome.lines())}.",
-        hint=f"`deltasql drop {row.full_name}` removes it, so that it can be read again; "
-        "--accept-differences takes it as it is.",
+        hint=f"`catalog.drop({row.full_name!r})` removes it, so that it can be read again; "
+        "`accept_differences=True` takes it as it is.",
         table=row.full_name,
     )
 

@@ -19,7 +19,7 @@ def take_back(connection: Connection, row: TableRow, *, purge: bool) -> None:
     if purge:
         raise TableStateError(
             f"Table {row.full_name} is {row.state}: its files belong to a log that others write.",
-            hint="Drop it without --purge: the source stays as it is.",
+            hint="Drop it without `purge=True`: the source stays as it is.",
             table=row.full_name,
         )
     Copies(connection.metastore.database).erase(row.table_id)

@@ -104,7 +104,7 @@ def _choose(connection: Connection, name: str, table_id: str | None) -> TableRow
         which = f" with the id {table_id}" if table_id is not None else ""
         raise TableNotFoundError(
             f"No table {name!r}{which} was dropped.",
-            hint="`deltasql tables --dropped` lists the dropped tables.",
+            hint="`catalog.dropped_tables()` lists the dropped tables.",
             table=name,
         )
     return next((row for row in named if row.state_before_drop is not None), named[0])
@@ -137,7 +137,7 @@ def _require_own_marker(connection: Connection, row: TableRow, store: ObjectStor
         raise OwnershipError(
             f"The log of {row.full_name} at {store.uri} has no owner marker any more: others may "
             "have written to it since the table was dropped.",
-            hint=f"Import it: `deltasql import {row.location} --name {row.full_name}`.",
+            hint=f"Import it: `catalog.import_table({row.location!r}, name={row.full_name!r})`.",
             key=OWNER_KEY,
         )
     is_ours = (found.catalog_id, found.table_id) == (identity.catalog_id, row.table_id)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from deltasql.alerts import (
     AlertDesk,
-    AlertSink,
     BackgroundSink,
     command_alerts,
     log_alerts,
@@ -16,6 +15,7 @@ from deltasql.catalog.object_tags import ObjectTags
 from deltasql.catalog.rows import TableRow
 from deltasql.client.session import Session
 from deltasql.errors import ConfigError
+from deltasql.events import Sink
 from deltasql.mirror.breaker import store_of
 from deltasql.mirror.config import ReconciliationConfig
 from deltasql.mirror.health import Health
@@ -43,7 +43,7 @@ def make_reconciler(
         config or ReconciliationConfig.of(chosen),
         session.connection.settings,
         AlertDesk(
-            alert_sinks(session.connection.settings.alerts),
+            [session.connection.emit, *alert_sinks(session.connection.settings.alerts)],
             catalog=session.connection.metastore.identity.catalog_id,
             worker=session.connection.leases.holder,
         ),
@@ -99,13 +99,13 @@ def health_of(reconciler: MirrorReconciler) -> Health:
     return Health(is_ready, facts, lambda: generate_latest(REGISTRY))
 
 
-def alert_sinks(settings: AlertSettings) -> Sequence[AlertSink]:
+def alert_sinks(settings: AlertSettings) -> Sequence[Sink]:
     """Return where alerts go: always the log, and what the settings name.
 
     Raises:
         ConfigError: a webhook or a command is not usable.
     """
-    sinks: list[AlertSink] = [log_alerts]
+    sinks: list[Sink] = [log_alerts]
     try:
         if settings.webhook:
             sinks.append(BackgroundSink(webhook_alerts(settings.webhook)))

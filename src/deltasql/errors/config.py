@@ -31,7 +31,7 @@ class BadArgumentError(ConfigError):
     """An argument has a value that cannot be used."""
 
     code = "DS103"
-    hint = "See the command's --help or the function's documentation."
+    hint = "See the documentation of the command or the function."
 
 
 class OutputError(DeltaSqlError):
@@ -45,7 +45,7 @@ class ListenError(ConfigError):
     """The address to listen on is taken, or not one of this machine."""
 
     code = "DS104"
-    hint = "Choose another address for --listen, or stop the program that has it."
+    hint = "Choose another address to listen on, or stop the program that has it."
 
 
 class PoolModeError(ConfigError):

@@ -34,7 +34,7 @@ class NotResumableError(TableImportError):
 
     code = "DS603"
     exit_code = 4
-    hint = "Import under another name, or replace the table with --force."
+    hint = "Import under another name, or replace the table with `force=True`."
 
 
 class CutoverError(TableImportError):
@@ -42,4 +42,4 @@ class CutoverError(TableImportError):
 
     code = "DS604"
     exit_code = 4
-    hint = "Nothing was claimed; other writers may go on. Run `deltasql import --resume` first."
+    hint = "Nothing was claimed; other writers may go on. Import again with `resume=True` first."

@@ -50,8 +50,8 @@ class RecommitError(MirrorError):
     code = "DS506"
     exit_code = 4
     hint = (
-        "Nothing was changed. `deltasql mirror repair --replace` lets SQL win and keeps the "
-        "foreign commits aside."
+        "Nothing was changed. `deltasql mirror repair` with `replace=True` lets SQL win and "
+        "keeps the foreign commits aside."
     )
 
 

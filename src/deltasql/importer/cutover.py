@@ -157,9 +157,10 @@ class Cutover:
         if newest is not None and newest != row.current_version:
             raise CutoverError(
                 f"The log of {row.full_name} is at version {newest}, SQL at {row.current_version}.",
-                hint="Nothing was claimed; other writers may go on. Run `deltasql import "
-                f"{row.location} --name {row.full_name} --resume` first; with --follow, the "
-                "cut-over takes along what others have committed since.",
+                hint="Nothing was claimed; other writers may go on. Run "
+                f"`catalog.import_table({row.location!r}, name={row.full_name!r}, resume=True)` "
+                "first; with `follow=True`, the cut-over takes along what others have committed "
+                "since.",
                 table=row.full_name,
                 version=newest,
             )
@@ -199,6 +200,7 @@ def _require_state(row: TableRow) -> None:
     if row.state is not TableState.READ_ONLY:
         raise CutoverError(
             f"Table {row.full_name} is {row.state}; only a read-only import can be cut over.",
-            hint="An active table is SQL's already; an unfinished import is ended by --resume.",
+            hint="An active table is SQL's already; an unfinished import goes on with "
+            "`resume=True`.",
             table=row.full_name,
         )

@@ -76,8 +76,8 @@ def before_reach(wanted: int, oldest: Start, reach: Reach, uri: str) -> VersionN
     return VersionNotFoundError(
         f"Version {wanted} of the log at {uri} cannot be reconstructed; the oldest version that "
         f"the history can begin at is {oldest.version}.",
-        hint=f"{listed(reach.reconstructible())} can be reconstructed; --lenient begins the "
-        f"history at version {oldest.version}.",
+        hint=f"{listed(reach.reconstructible())} can be reconstructed; `lenient=True` begins "
+        f"the history at version {oldest.version}.",
         version=wanted,
         oldest=oldest.version,
         recoverable=_plain(reach),
@@ -86,12 +86,13 @@ def before_reach(wanted: int, oldest: Start, reach: Reach, uri: str) -> VersionN
 
 def _advice(reach: Reach, start: Start) -> str:
     words = [f"{listed(reach.reconstructible())} can be reconstructed"]
-    words.append(f"--up-to-version {start.last} ends the import before the gap")
+    words.append(f"`up_to_version={start.last}` ends the import before the gap")
     later = reach.to_head()
     if later:
-        words.append(f"--lenient begins its history at version {later[0].version}")
+        words.append(f"`lenient=True` begins its history at version {later[0].version}")
         newest = later[-1].version
-        words.append(f"--checkpoint-only takes the checkpoint of version {newest} and what follows")
+        base = f"the checkpoint of version {newest}"
+        words.append(f"`checkpoint_only=True` takes {base} and what follows")
     return "; ".join(words) + "."
 
 

@@ -266,7 +266,8 @@ def look_around(store: ObjectStore) -> str:
     if tables:
         named = ", ".join(repr(name) for name in tables[:_NAMED])
         more = " and others" if len(tables) > _NAMED else ""
-        return f"There are tables below it: {named}{more}; `deltasql import --lake` takes them all."
+        all_ = f"`catalog.imports.look_below({store.uri!r})` finds them all"
+        return f"There are tables below it: {named}{more}; {all_}."
     alike = [folder.rstrip("/") for folder in folders if folder.lower().strip("_/") == "delta_log"]
     if alike:
         told = "is empty" if alike[0] == log else f"is not the {log} that Delta's readers look for"

@@ -127,7 +127,7 @@ def read_rows(read: Callable[[int], Packed], size: int) -> Rows:
     except (ValueError, KeyError, OSError, msgspec.MsgspecError, pa.ArrowException) as error:
         raise TableImportError(
             f"The {size} bytes that a task left are not its rows: {error}.",
-            hint="Run the import again with --resume; see that all workers have one version.",
+            hint="Run the import again with `resume=True`; see that all workers have one version.",
         ) from error
     if head.is_window:
         return VersionWindow(*head.numbers, **tables, changes=changes)

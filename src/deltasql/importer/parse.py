@@ -139,7 +139,7 @@ class WindowReader:
         if again and not self.lenient:
             raise MalformedActionError(
                 f"Version {version} of {self.source} has the same {kind} more than once.",
-                hint="The protocol forbids it; --lenient takes the last one.",
+                hint="The protocol forbids it; `lenient=True` takes the last one.",
                 version=version,
             )
 
@@ -155,7 +155,8 @@ def _twice_error(
                 verbs = verb if seen[key] == verb else "adds and removes"
                 return MalformedActionError(
                     f"Version {version} {verbs} {file.path} more than once.",
-                    hint="The protocol forbids it; --lenient takes the last add, else the remove.",
+                    hint="The protocol forbids it; `lenient=True` takes the last add, else the "
+                    "remove.",
                     version=version,
                     path=file.path,
                 )
@@ -163,7 +164,7 @@ def _twice_error(
     raise AssertionError("every file is named once")
 
 
-_LENIENT = "--lenient accepts a protocol that breaks the letter of the specification."
+_LENIENT = "`lenient=True` accepts a protocol that breaks the letter of the specification."
 _CORRECT = "Let the engine that wrote this metaData write a right one, and import the table then."
 
 

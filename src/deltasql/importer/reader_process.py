@@ -100,7 +100,7 @@ class ReaderProcess:
         return TableImportError(
             f"A process that read the log has ended with exit code {code}.",
             hint="It may have been short of memory. What was loaded stays: run it again with "
-            "--resume.",
+            "`resume=True`.",
         )
 
 

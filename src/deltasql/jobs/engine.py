@@ -165,8 +165,9 @@ def _too_large(task: Task, size: int, limit: int) -> TableImportError:
         source = f"a part of the checkpoint of version {task.version}"
     return TableImportError(
         f"The rows of {source} take {size} bytes; {_MAX_RESULT_SIZE} lets a task return {limit}.",
-        hint=f"Start Spark with a larger {_MAX_RESULT_SIZE} (--conf {_MAX_RESULT_SIZE}=4g), or "
-        "import with --engine local. What was loaded stays: go on with --resume.",
+        hint=f"Start Spark with a larger {_MAX_RESULT_SIZE} "
+        f"(`conf={{'{_MAX_RESULT_SIZE}': '4g'}}`), or import with `engine='local'`. What was "
+        "loaded stays: go on with `resume=True`.",
     )
 
 
@@ -175,5 +176,5 @@ def _import_error(error: BaseException) -> DeltaSqlError:
         return error
     return TableImportError(
         f"The Spark job failed: {first_cause(error)}",
-        hint="What was loaded stays: mend the cause and run the import again with --resume.",
+        hint="What was loaded stays: mend the cause and run the import again with `resume=True`.",
     )

@@ -138,7 +138,7 @@ def _active(master: str | None) -> SparkContext | None:
         if SparkSession.getActiveSession() is not None:
             raise BadArgumentError(
                 "The active session is one of Spark Connect, which runs no tasks of ours.",
-                hint="Use a classic session, or --engine local.",
+                hint="Use a classic session, or `engine='local'`.",
             )
         return None
     if master is not None and master != context.master:
@@ -167,7 +167,7 @@ def _start(master: str, conf: Mapping[str, str]) -> SparkContext:
             reason = first_cause(error) if hasattr(error, "java_exception") else _first_words(told)
             raise TableImportError(
                 f"Spark does not start with the master {master}: {reason}",
-                hint="Check --master and --conf; --engine local needs no Spark.",
+                hint="Check `master=` and `conf=`; `engine='local'` needs no Spark.",
             ) from error
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from deltasql.alerts import Alert, Severity
 from deltasql.errors import DeltaSqlError
+from deltasql.events import Alert, Severity
 from deltasql.parity.log import Difference, Finding
 
 LAG, STUCK, CONFLICT = "mirror_lag", "mirror_stuck", "mirror_conflict"
@@ -31,79 +31,82 @@ def lag_alert(
     severity: Severity = "critical" if lag_s > critical.total_seconds() else "warning"
     limit = critical if severity == "critical" else warn
     return Alert(
-        LAG if severity == "warning" else f"{LAG}_critical",
-        severity,
-        table,
-        f"Mirror lag exceeds {_duration(limit.total_seconds())} for table {table}",
-        (f"Lag: {_duration(lag_s)}", f"First version not mirrored: {first_version}"),
-        "Check object store connectivity; see `deltasql mirror status`",
+        kind=LAG if severity == "warning" else f"{LAG}_critical",
+        severity=severity,
+        table=table,
+        title=f"Mirror lag exceeds {_duration(limit.total_seconds())} for table {table}",
+        facts=(f"Lag: {_duration(lag_s)}", f"First version not mirrored: {first_version}"),
+        action="Check object store connectivity; see `deltasql mirror status`",
     )
 
 
 def stuck_alert(table: str, version: int, attempts: int, error: str) -> Alert:
     """Return the alert for a version that gave up its quick retries."""
     return Alert(
-        STUCK,
-        "warning",
-        table,
-        f"Mirror version stuck at {version} with {attempts} retries",
-        (f"Table: {table}", f"Error: {error}"),
-        "Check the object store's health and rights; `deltasql mirror repair` retries at once",
-        _code(error),
+        kind=STUCK,
+        severity="warning",
+        table=table,
+        title=f"Mirror version stuck at {version} with {attempts} retries",
+        facts=(f"Table: {table}", f"Error: {error}"),
+        action="Check the object store's health and rights; `deltasql mirror repair` retries at "
+        "once",
+        error_code=_code(error),
     )
 
 
 def failure_alert(table: str, version: int, error: str) -> Alert:
     """Return the alert for a table that the worker cannot mirror for a reason nobody expected."""
     return Alert(
-        FAILURE,
-        "critical",
-        table,
-        f"The worker failed on version {version} of table {table}; it tries again",
-        (f"Table: {table}", f"Error: {error}"),
-        "The worker's log has the traceback; report it if `deltasql doctor` finds nothing",
-        _code(error),
+        kind=FAILURE,
+        severity="critical",
+        table=table,
+        title=f"The worker failed on version {version} of table {table}; it tries again",
+        facts=(f"Table: {table}", f"Error: {error}"),
+        action="The worker's log has the traceback; report it if `deltasql doctor` finds nothing",
+        error_code=_code(error),
     )
 
 
 def database_alert(error: DeltaSqlError) -> Alert:
     """Return the alert for a database that does not answer the worker."""
     return Alert(
-        DATABASE,
-        "critical",
-        "",
-        "The worker cannot use the catalog's database; nothing is mirrored",
-        (f"Error: {error.code}: {error.message}",),
-        error.advice or "Check the database; the worker goes on by itself",
-        error.code,
+        kind=DATABASE,
+        severity="critical",
+        table="",
+        title="The worker cannot use the catalog's database; nothing is mirrored",
+        facts=(f"Error: {error.code}: {error.message}",),
+        action=error.advice or "Check the database; the worker goes on by itself",
+        error_code=error.code,
     )
 
 
 def store_alert(store: str, table: str, error: DeltaSqlError) -> Alert:
     """Return the alert for a store that does not answer the worker, or refuses it."""
     return Alert(
-        STORE,
-        "critical",
-        "",
-        f"The store {store} cannot be used; its tables can neither be written nor mirrored",
-        (f"Asked for: the owner marker of {table}", f"Error: {error.code}: {error.message}"),
-        error.advice or "Check the store; the worker goes on by itself when it answers",
-        error.code,
-        store,
+        kind=STORE,
+        severity="critical",
+        table="",
+        title=f"The store {store} cannot be used; its tables can neither be written nor mirrored",
+        facts=(f"Asked for: the owner marker of {table}", f"Error: {error.code}: {error.message}"),
+        action=error.advice or "Check the store; the worker goes on by itself when it answers",
+        error_code=error.code,
+        store=store,
     )
 
 
 def conflict_alert(table: str, version: int, key: str, error: str) -> Alert:
     """Return the alert for a log that holds what SQL does not know."""
     return Alert(
-        CONFLICT,
-        "critical",
-        table,
-        f"The log of table {table} holds another commit than SQL; commits are refused",
-        (f"Key: {key}", f"Version: {version}", f"Error: {error}"),
-        "Nothing was overwritten. Compare with `deltasql mirror verify`, then decide which side "
-        "stays with `deltasql mirror repair`",
-        _code(error),
+        kind=CONFLICT,
+        severity="critical",
+        table=table,
+        title=f"The log of table {table} holds another commit than SQL; commits are refused",
+        facts=(f"Key: {key}", f"Version: {version}", f"Error: {error}"),
+        action=(
+            "Nothing was overwritten. Compare with `deltasql mirror verify`, then decide which "
+            "side stays with `deltasql mirror repair`"
+        ),
+        error_code=_code(error),
     )
 
 
@@ -116,12 +119,12 @@ def differs_alert(table: str, found: Sequence[Finding]) -> Alert:
         facts.append(f"And {len(worst) - _MOST_FACTS} more: `deltasql mirror verify {table}`")
     places = "1 place" if len(found) == 1 else f"{len(found)} places"
     return Alert(
-        f"{DIFFERS}_critical" if grave else DIFFERS,
-        "critical" if grave else "warning",
-        table,
-        f"The log of table {table} differs from SQL in {places}",
-        tuple(facts),
-        worst[0].action,
+        kind=f"{DIFFERS}_critical" if grave else DIFFERS,
+        severity="critical" if grave else "warning",
+        table=table,
+        title=f"The log of table {table} differs from SQL in {places}",
+        facts=tuple(facts),
+        action=worst[0].action,
     )
 
 

@@ -104,7 +104,7 @@ def read_contest(row: TableRow, store: ObjectStore, contest: Contest) -> tuple[F
                 f"The log of {row.full_name} lacks version {version} and holds version "
                 f"{contest.newest}.",
                 hint="What a foreign writer left with a gap cannot be committed again; "
-                "`deltasql mirror repair --replace` lets SQL win and keeps it aside.",
+                "`deltasql mirror repair` with `replace=True` lets SQL win and keeps it aside.",
                 table=row.full_name,
                 version=version,
             )

@@ -123,8 +123,9 @@ class Recovery:
         if found is not None and wanted is not None and digest(found) != wanted:
             raise MirrorConflictError(
                 f"Version {last} of {row.full_name} is another commit in SQL than in the log.",
-                hint="See `deltasql mirror verify`; `deltasql mirror repair` decides: --replace "
-                "lets SQL win, --recommit also commits the foreign commits above SQL's.",
+                hint="See `deltasql mirror verify`; `deltasql mirror repair` decides: "
+                "`replace=True` lets SQL win, `recommit=True` also commits the foreign commits "
+                "above SQL's.",
                 table=row.full_name,
                 version=last,
             )

@@ -116,8 +116,8 @@ class MirrorRepair:
             raise MirrorConflictError(
                 f"Version {contest.first} of {row.full_name} is in SQL and, with other bytes, in "
                 "the log; only commits above SQL's newest version can be adopted.",
-                hint="Nothing was changed. `deltasql mirror repair --recommit` commits the foreign "
-                "commits above SQL's; --replace keeps them aside only.",
+                hint="Nothing was changed. `deltasql mirror repair` with `recommit=True` commits "
+                "the foreign commits above SQL's, with `replace=True` keeps them aside only.",
                 table=row.full_name,
                 version=contest.first,
             )

@@ -140,8 +140,8 @@ class Vacuum:
             raise BadArgumentError(
                 f"Table {snapshot.table.full_name} keeps removed files for {own}; {retain} is "
                 "shorter.",
-                hint=f"Change {_RETENTION}, or allow it (--allow-short-retention): readers and "
-                "writers at work may lose their files.",
+                hint=f"Change {_RETENTION}, or allow it (`allow_short_retention=True`): readers "
+                "and writers at work may lose their files.",
             )
         # If one of the clocks is wrong, the earlier one deletes less.
         now = min(self.clock(), self.book.database_now())

@@ -85,13 +85,13 @@ _OTHERS_FILE = (
 )
 _ACTIONS = {
     Difference.MISSING_COMMIT: "`deltasql mirror repair` puts the stored bytes again",
-    Difference.CHANGED_COMMIT: "compare both; `deltasql mirror repair --replace` puts SQL's bytes "
-    "and keeps the others aside, --recommit also commits them above SQL's",
+    Difference.CHANGED_COMMIT: "compare both; `deltasql mirror repair` with `replace=True` puts "
+    "SQL's bytes and keeps the others aside, `recommit=True` also commits them above SQL's",
     Difference.FOREIGN_COMMIT: "a writer bypassed SQL and took the number of a commit of SQL; "
-    "`deltasql mirror repair --replace` puts SQL's commit and keeps the other aside, --recommit "
-    "also commits it above SQL's",
-    Difference.UNKNOWN_COMMIT: "a writer bypassed SQL; `deltasql mirror repair --adopt` takes its "
-    "commit into SQL",
+    "`deltasql mirror repair` with `replace=True` puts SQL's commit and keeps the other aside, "
+    "`recommit=True` also commits it above SQL's",
+    Difference.UNKNOWN_COMMIT: "a writer bypassed SQL; `deltasql mirror repair` with `adopt=True` "
+    "takes its commit into SQL",
     Difference.MISSING_FILE: "`deltasql mirror repair` writes it again",
     Difference.CHANGED_FILE: "`deltasql mirror repair` writes it again",
     Difference.FOREIGN_FILE: "somebody else put it there; readers may use it",

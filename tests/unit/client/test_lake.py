@@ -41,4 +41,4 @@ def test_two_folders_of_one_name_are_both_refused():
     found = list(each_table(tables("a", "b", "a"), lambda table: table.name))
     assert [type(one.error) for one in found] == [TableExistsError, type(None), TableExistsError]
     assert "'f0'" in found[2].error.message
-    assert "--name" in found[0].error.advice
+    assert "`name=`" in found[0].error.advice

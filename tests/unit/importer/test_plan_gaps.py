@@ -45,14 +45,14 @@ def test_the_refusal_says_what_can_be_done():
         planned([*span(0, 6), *span(8, 13), classic(10)])
     assert refused.value.message == "Version 7 is missing from the log at memory://lake/t."
     assert refused.value.advice == (
-        "Versions 0 to 6 and 10 to 13 can be reconstructed; --up-to-version 6 ends the import "
-        "before the gap; --lenient begins its history at version 10; --checkpoint-only takes the "
-        "checkpoint of version 10 and what follows."
+        "Versions 0 to 6 and 10 to 13 can be reconstructed; `up_to_version=6` ends the import "
+        "before the gap; `lenient=True` begins its history at version 10; `checkpoint_only=True` "
+        "takes the checkpoint of version 10 and what follows."
     )
     with pytest.raises(LogGapError) as hopeless:
         planned([*span(0, 11), *commits(13), classic(10)])
-    assert "--lenient" not in hopeless.value.advice
-    assert "--up-to-version 11" in hopeless.value.advice
+    assert "lenient" not in hopeless.value.advice
+    assert "`up_to_version=11`" in hopeless.value.advice
 
 
 def test_lenient_begins_behind_the_hole_and_says_so():
@@ -88,7 +88,7 @@ def test_an_empty_commit_is_a_corrupt_one():
     with pytest.raises(MalformedActionError, match=r"0007\.json at .* is empty") as refused:
         planned(span(0, 9), empty=commits(7))
     assert refused.value.context["version"] == 7
-    assert "--up-to-version 6" in refused.value.advice
+    assert "`up_to_version=6`" in refused.value.advice
     assert planned(span(0, 9), empty=commits(7), up_to_version=6).head == 6
 
 
