@@ -24,6 +24,7 @@ from deltasql.errors import (
     ObjectNotFoundError,
     StorageUnavailableError,
 )
+from deltasql.log.parquet_input import require_readable
 from deltasql.log.row_groups import ROW_GROUP, gather
 from deltasql.protocol.files import LAST_CHECKPOINT, LAST_CHECKPOINT_CHECKSUM, checkpoint_path
 from deltasql.protocol.last_checkpoint import LastCheckpoint, decode_hint, encode_hint
@@ -81,16 +82,24 @@ class CheckpointWriter:
             yield CheckpointFile(version, size, *counted, found), path
 
     @contextmanager
-    def fetch(self, version: int) -> Iterator[tuple[CheckpointFile, Path]]:
+    def fetch(
+        self, version: int, known: str | None = None
+    ) -> Iterator[tuple[CheckpointFile, Path]]:
         """Bring the checkpoint that is in the log to a local file.
 
+        Unless it has the digest that is `known` of ours, anybody may have written it: then it is
+        read by a child process before this one reads it.
+
         Raises:
-            CheckpointError: it is no Parquet file.
+            CheckpointError: it is no sound Parquet file.
         """
         with tempfile.TemporaryDirectory(prefix="deltasql-checkpoint-") as folder:
             path = Path(folder) / "checkpoint.parquet"
             with self.store.open_input(checkpoint_path(version)) as source, path.open("wb") as out:
                 shutil.copyfileobj(source, out, _PIECE)
+            if known is None or _digest(path) != known:
+                with _readable(version):
+                    require_readable(path)
             yield describe(version, path), path
 
     def write_checkpoint(self, file: CheckpointFile, path: Path, *, replace: bool = False) -> bool:
@@ -229,7 +238,7 @@ def read_rows(path: Path, version: int) -> Iterator[pa.RecordBatch]:
 def _readable(version: int) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise CheckpointError(
             f"{checkpoint_path(version)} cannot be read: {_first_line(error)}.",
             key=checkpoint_path(version),

@@ -9,9 +9,10 @@ from __future__ import annotations
 import io
 import os
 import resource
+import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -29,6 +30,7 @@ READY, SCHEMA, RANGES, BATCH, DONE, FAILED = b"Y", b"S", b"R", b"B", b"D", b"X"
 _LENGTH = 8
 _IDLE_S = 30.0
 Body: TypeAlias = bytes | memoryview | pa.Buffer
+Columns: TypeAlias = list[str] | None  # by their paths in the schema; all of them
 _STATM_DATA = 5
 _MEGABYTE = 1024 * 1024
 _MEMORY = 512 * _MEGABYTE  # above what the libraries take
@@ -53,10 +55,10 @@ class Opened(msgspec.Struct, array_like=True):
 
 
 class Wanted(msgspec.Struct, array_like=True):
-    """What the child is to read: columns of a row group."""
+    """What the child is to read: columns of a row group, or all of them."""
 
     group: int
-    columns: list[str]
+    columns: list[str] | None
 
 
 T = TypeVar("T")
@@ -101,11 +103,11 @@ class _File:
         if sum(self.groups) != footer.num_rows:
             raise ValueError("the rows of its groups are not those of the file")
 
-    def ranges(self, group: int, columns: Sequence[str]) -> list[tuple[int, int]]:
+    def ranges(self, group: int, columns: Columns) -> list[tuple[int, int]]:
         """Return where the columns of a row group lie, as offset and length."""
         return [(start, length) for start, length, _ in self._chunks(group, columns)]
 
-    def batches(self, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, group: int, columns: Columns) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a row group; batches that do not fit into memory become smaller."""
         total = self.groups[group]
         if not total:
@@ -132,11 +134,9 @@ class _File:
                         raise ValueError(f"a row group lacks {total - done} of its rows")
             size = max(1, size // _FEWER)
 
-    def _rest(
-        self, group: int, columns: Sequence[str], done: int, size: int
-    ) -> Iterator[pa.RecordBatch]:
+    def _rest(self, group: int, columns: Columns, done: int, size: int) -> Iterator[pa.RecordBatch]:
         found = self._parquet.iter_batches(
-            size, row_groups=[group], columns=list(columns), use_threads=False
+            size, row_groups=[group], columns=columns, use_threads=False
         )
         for batch in found:
             skipped = min(done, batch.num_rows)
@@ -144,12 +144,14 @@ class _File:
             if skipped < batch.num_rows:
                 yield batch.slice(skipped)
 
-    def _chunks(self, group: int, columns: Sequence[str]) -> list[tuple[int, int, int]]:
+    def _chunks(self, group: int, columns: Columns) -> list[tuple[int, int, int]]:
         """Return offset, length and unpacked length of each column, held against limits."""
         found = []
         about, rows = self._footer.row_group(group), self.groups[group]
         for number, leaf in enumerate(self._leaves):
-            if not any(leaf.path == one or leaf.path.startswith(f"{one}.") for one in columns):
+            if columns is not None and not any(
+                leaf.path == one or leaf.path.startswith(f"{one}.") for one in columns
+            ):
                 continue
             chunk = about.column(number)
             start = chunk.data_page_offset
@@ -170,6 +172,7 @@ class _File:
 
 def serve() -> None:
     """Read files until the other end is closed, or has been silent for a while."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other end decides
     channel = socket.socket(fileno=int(sys.argv[1]))
     _limit_memory()
     with suppress(OSError, EOFError):

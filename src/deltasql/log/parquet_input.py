@@ -18,6 +18,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import BinaryIO, cast
 
 import pyarrow as pa
@@ -73,8 +74,8 @@ class ParquetInput:
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(opened.schema))
         self.groups = opened.groups
 
-    def batches(self, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a row group: these columns, named by their path in the schema.
+    def batches(self, group: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a row group: these columns, named by their path in the schema, or all.
 
         A second call ends the iterator of the first.
 
@@ -83,7 +84,8 @@ class ParquetInput:
         """
         if not self.groups[group]:
             return
-        _, ranges = self._child.ask(GROUP, encode(Wanted(group, list(columns))))
+        wanted = Wanted(group, None if columns is None else list(columns))
+        _, ranges = self._child.ask(GROUP, encode(wanted))
         for start, length in decode(ranges, list[tuple[int, int]]):
             self._near.fetch(start, length)
         while True:
@@ -116,6 +118,23 @@ def open_parquet(store: ObjectStore, key: str) -> Iterator[ParquetInput]:
         near.fetch_footer()
         with _CHILDREN.borrowed() as child:
             yield ParquetInput(child, near)
+
+
+def require_readable(path: Path) -> None:
+    """Read a local file whole in a child process: what passes harms this process neither.
+
+    Raises:
+        ValueError, pyarrow.ArrowException, OSError: it is no sound Parquet file.
+        TableImportError: no process can be started to read it, or somebody has ended it.
+    """
+    with path.open("rb") as file:
+        near = _Near(file, file, path.stat().st_size)
+        near.fetch_footer()
+        with _CHILDREN.borrowed() as child:
+            opened = ParquetInput(child, near)
+            for group in range(len(opened.groups)):
+                for _ in opened.batches(group):
+                    pass
 
 
 def _has_descriptor(file: BinaryIO) -> bool:

@@ -149,7 +149,7 @@ class Checkpointer:
         if writer.write_checkpoint(file, path, replace=replace):
             return recorded(file)
         # Ours from an attempt that died, or a stranger's: only its content tells.
-        with writer.fetch(file.version) as (found, there):
+        with writer.fetch(file.version, file.digest) as (found, there):
             if found.digest != file.digest:
                 require_equal(found, there, source)
             return recorded(found)

@@ -118,7 +118,8 @@ class LogCleanup:
                 key=commit_key(plan.floor),
             ) from None
         source = CheckpointSource(self.catalog.snapshot(row.table_id, version=plan.floor))
-        with CheckpointWriter(store).fetch(plan.floor) as (file, path):
+        known = plan.checkpoint.digest
+        with CheckpointWriter(store).fetch(plan.floor, known) as (file, path):
             require_equal(file, path, source)
 
 

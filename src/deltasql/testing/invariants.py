@@ -106,7 +106,7 @@ def _checkpoints(connection: Connection, row: TableRow) -> Iterator[Violation]:
             continue
         source = CheckpointSource(connection.metastore.snapshot(row.table_id, version=file.version))
         try:
-            with writer.fetch(file.version) as (found, path):
+            with writer.fetch(file.version, file.digest) as (found, path):
                 require_equal(found, path, source)
                 if found.digest != file.digest:
                     yield Violation("I3", f"{file.key} holds other bytes than were recorded")

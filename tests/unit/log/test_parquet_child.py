@@ -10,10 +10,12 @@ import time
 import pyarrow as pa
 import pytest
 
-from deltasql.errors import MalformedActionError, TableImportError
+from deltasql.errors import CheckpointError, MalformedActionError, TableImportError
 from deltasql.log import parquet_input
+from deltasql.log.checkpoint import CheckpointWriter
 from deltasql.log.checkpoint_damage import told_as_damage
 from deltasql.log.parquet_input import open_parquet
+from deltasql.protocol.codec import digest
 from foreign_checkpoints import whole_table
 from naive_checkpoints import KEY, VERSION, fast_rows, parquet, stored
 
@@ -110,6 +112,28 @@ def test_a_process_that_cannot_be_started_is_told_as_such(store, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(TableImportError, match="does not start: it ended with exit code 1"):
         fast_rows(store)
+
+
+def test_a_checkpoint_in_a_log_is_read_by_the_child_first(store, monkeypatch):
+    writer = CheckpointWriter(store)
+    with writer.fetch(VERSION) as (found, _):
+        assert found.rows == 4
+    damaged = bytearray(store.get(KEY))
+    damaged[4:40] = bytes(36)
+    store.put(KEY, bytes(damaged))
+    with pytest.raises(CheckpointError, match=KEY), writer.fetch(VERSION):
+        pass
+    parquet_input._CHILDREN.close()
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(TableImportError, match="does not start"), writer.fetch(VERSION):
+        pass
+
+
+def test_a_checkpoint_of_ours_needs_no_child(store, monkeypatch):
+    parquet_input._CHILDREN.close()
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with CheckpointWriter(store).fetch(VERSION, digest(store.get(KEY))) as (found, _):
+        assert found.rows == 4
 
 
 def test_it_ends_with_the_process_that_started_it(tmp_path):
