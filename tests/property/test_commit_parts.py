@@ -75,14 +75,8 @@ def test_files_behind_blanks_are_files():
 
 
 def test_lines_with_both_or_none_of_add_and_remove_are_read_alike():
-    lines = (
-        b'{"add":null}',
-        (
-            b'{"add":{"path":"b","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}'
-            b',"remove":{"path":"a","dataChange":true}}'
-        ),
-    )
-    payload = b"\n".join(lines)
+    add = b'{"path":"b","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}'
+    payload = b'{"add":null}\n{"add":%b,"remove":{"path":"a","dataChange":true}}' % add
     refused = read(decode_commit, payload)
     assert isinstance(refused, str)
     assert read(decode_parts, payload) == refused

@@ -13,7 +13,7 @@ from deltasql.catalog.bulk_rows import ADD_SCHEMA
 from deltasql.catalog.database import BulkWork
 from deltasql.catalog.definitions import change_indexed_columns
 from deltasql.catalog.segment_fold import OlderEnds, as_tombstones
-from deltasql.catalog.stats_bulk import bulk_index_rows
+from deltasql.catalog.stats_bulk import bulk_index_rows, in_order
 from deltasql.catalog.stats_fill import Pairs, close_columns, load_index, open_pairs
 from deltasql.catalog.stats_index import usable_columns
 from deltasql.protocol.actions import Metadata, Protocol
@@ -115,7 +115,8 @@ class FileLoad:
         self.partitions.update(pc.unique(added["partition_values"]).to_pylist())
         pairs = self._open_pairs()
         if pairs:
-            load_index(self.work, bulk_index_rows(added["stats"], added["file_id"], pairs))
+            rows = bulk_index_rows(added["stats"], added["file_id"], pairs)
+            load_index(self.work, in_order([rows]))
 
     def _open_pairs(self) -> Pairs:
         if self._pairs is None:

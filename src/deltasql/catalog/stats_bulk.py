@@ -6,10 +6,11 @@ a whole column, is read there one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
@@ -56,6 +57,25 @@ class BulkRows:
 
     num: pa.Table
     text: pa.Table
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        count: int = self.num.num_rows + self.text.num_rows
+        return count
+
+    def parts(self, rows: int) -> Iterator[BulkRows]:
+        """Yield the rows in parts of at most so many of each table."""
+        for start in range(0, max(self.num.num_rows, self.text.num_rows), rows):
+            yield BulkRows(self.num.slice(start, rows), self.text.slice(start, rows))
+
+
+def in_order(rows: Sequence[BulkRows]) -> BulkRows:
+    """Return the rows of several parts as one, in the order of the index."""
+    num = pa.concat_tables([part.num for part in rows])
+    text = pa.concat_tables([part.text for part in rows])
+    order = np.lexsort([num[name].to_numpy() for name in ("low", "reach", "stats_key")])
+    by_low = [("stats_key", "ascending"), ("low", "ascending")]
+    return BulkRows(num.take(pa.array(order)), text.sort_by(by_low))
 
 
 def bulk_index_rows(

@@ -18,7 +18,7 @@ from deltasql.catalog.ahead import read_ahead
 from deltasql.catalog.database import BulkWork, Database, Work
 from deltasql.catalog.definitions import load_definition, open_columns, pair_leaves
 from deltasql.catalog.rows import TableRow, TableState, table_row
-from deltasql.catalog.stats_bulk import BulkRows, bulk_index_rows
+from deltasql.catalog.stats_bulk import BulkRows, bulk_index_rows, in_order
 from deltasql.catalog.stats_index import (
     NEVER,
     StatsColumn,
@@ -35,6 +35,9 @@ from deltasql.protocol.columns import Leaf
 Pairs = tuple[tuple[StatsColumn, Leaf], ...]
 
 _FILES_EACH = 100_000
+# Rows of the index that are sorted together, and those that a transaction writes.
+_ROWS_SORTED = 2_000_000
+_ROWS_AT_ONCE = 300_000
 _TRIES = 3
 _LIVE = pa.schema([("file_id", pa.int64()), ("stats", pa.string())])
 # Only while nobody commits by rules that were read before the index was there.
@@ -85,17 +88,19 @@ class StatsFill:
         count = 0
         text = self.database.queries.text("live_stats")
         place = {"table_id": table_id, "version": version}
-        found = (
+        read = (
             (files.num_rows, bulk_index_rows(files["stats"], files["file_id"], pairs))
             for files in _portions(self.database.arrow_batches(text, place, _LIVE))
+            if not self.stop.is_set()
         )
-        with closing(read_ahead(found)) as ahead:
+        with closing(read_ahead(_together(read))) as ahead:
             for files, rows in ahead:
-                with self.database.bulk() as work:
-                    if self.stop.is_set() or not _are_filling(work, table_id, pairs):
-                        break
-                    load_index(work, rows)
-                    crash_point("before-stats-part")
+                for part in rows.parts(_ROWS_AT_ONCE):
+                    with self.database.bulk() as work:
+                        if self.stop.is_set() or not _are_filling(work, table_id, pairs):
+                            return count
+                        load_index(work, part)
+                        crash_point("before-stats-part")
                 count += files
         return count
 
@@ -133,7 +138,7 @@ def _drop(work: Work, column: StatsColumn) -> None:
 
 
 def _portions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield rows in portions that are worth a transaction of their own."""
+    """Yield rows in portions whose statistics fit into memory."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
@@ -146,14 +151,25 @@ def _portions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting, _LIVE)
 
 
+def _together(found: Iterator[tuple[int, BulkRows]]) -> Iterator[tuple[int, BulkRows]]:
+    """Put portions together: in the order of the whole index rows cost least to insert."""
+    waiting: list[BulkRows] = []
+    files = 0
+    for count, rows in found:
+        waiting.append(rows)
+        files += count
+        if sum(map(len, waiting)) >= _ROWS_SORTED:
+            yield files, in_order(waiting)
+            waiting, files = [], 0
+    if waiting:
+        yield files, in_order(waiting)
+
+
 def load_index(work: BulkWork, rows: BulkRows) -> None:
-    """Write rows of the index in bulk, in its order."""
-    if rows.num.num_rows:
-        order = [("stats_key", "ascending"), ("reach", "ascending"), ("low", "ascending")]
-        work.insert("dl_stats_num", rows.num.sort_by(order))
-    if rows.text.num_rows:
-        order = [("stats_key", "ascending"), ("low", "ascending")]
-        work.insert("dl_stats_text", rows.text.sort_by(order))
+    """Write rows of the index in bulk."""
+    for name, table in (("dl_stats_num", rows.num), ("dl_stats_text", rows.text)):
+        if table.num_rows:
+            work.insert(name, table)
 
 
 def open_pairs(work: BulkWork, table_id: str, version: int) -> Pairs:
