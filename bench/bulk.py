@@ -62,7 +62,7 @@ def build(place: dict[str, Any], n: int) -> None:
     """In a child that has no other SQLite library: fill the table `t` up to n files."""
     import sqlite3
 
-    from deltasql.protocol.identity import hash_key
+    from deltasql.protocol.actions import hash_key
 
     first = min(COMMITTED, n // 2)
     call("bench.bulk:commit", timeout=3600, place=place, n=n, first=first)

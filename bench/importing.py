@@ -118,7 +118,7 @@ def _to_postgres(place: dict[str, Any], rows: Any, name: str) -> None:
 
 
 def _engine(engine: str) -> Any:
-    from deltasql.client.engines import choose_engine
+    from deltasql.imports.engines.local import choose_engine
 
     if engine == "local":
         return choose_engine("local")
@@ -127,7 +127,7 @@ def _engine(engine: str) -> Any:
 
 def _import(catalog: Any, chosen: Any, log: str, name: str) -> dict[str, float]:
     """Import a log and return the seconds of each step."""
-    from deltasql.client.imports import ImportOptions, TableImport
+    from deltasql.imports.job import ImportOptions, TableImport
 
     steps: dict[str, float] = {}
     last = ["Loading", time.perf_counter()]
@@ -156,9 +156,9 @@ def _parse(chosen: Any, log: str) -> int:
 
 def _windows(log: str, engine: Any = None) -> Iterator[Any]:
     """Yield what an engine reads of a log; the local one unless another is given."""
-    from deltasql.importer.engine import LocalEngine
-    from deltasql.importer.read_plan import read_plan
-    from deltasql.importer.tasks import LogReader, cut_tasks
+    from deltasql.imports.engines.local import LocalEngine
+    from deltasql.imports.plan.import_plan import read_plan
+    from deltasql.imports.read.tasks import LogReader, cut_tasks
     from deltasql.storage.local import LocalStore
     from deltasql.storage.resolve import StoreOpener
 

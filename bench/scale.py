@@ -98,7 +98,7 @@ def checkpoint(place: dict[str, Any], backend: str) -> Answer:
 def _questions(
     catalog: Any, table: Any, big: int, per_partition: int
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
-    from deltasql.catalog.mirror_status import MirrorStatusTracker
+    from deltasql.mirror.queue import MirrorStatusTracker
 
     ever = big * 6 // 5
     middle = ever // 2 * synthetic.ROWS
@@ -164,7 +164,7 @@ def _writes(catalog: Any, table: Any, big: int) -> Iterator[tuple[str, Callable[
 
 
 def _forget(database: Any, row: Any) -> None:
-    from deltasql.catalog.forgetting import ForgetPlan, Forgetting
+    from deltasql.metastore.retention import ForgetPlan, Forgetting
 
     middle = row.current_version // 2
     Forgetting(database).run(row, ForgetPlan(middle, middle, middle))

@@ -59,7 +59,7 @@ def _ensure(plan: Plan, kind: str, size: int) -> dict[str, Any]:
 
 def _key() -> str:
     files = [Path(module.__file__) for module in (synthetic, ours)] + [Path(__file__)]
-    files += sorted((ROOT / "src/deltasql/catalog/sql/migrations").rglob("*.sql"))
+    files += sorted((ROOT / "src/deltasql/metastore/sql/migrations").rglob("*.sql"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
 
 
@@ -123,7 +123,7 @@ def _write_file(root: Path, i: int, n: int) -> int:
 
 def copy(source: dict[str, Any], place: dict[str, Any]) -> None:
     """Make a table of its own of the same rows; data files are linked, because none is changed."""
-    from deltasql.client.plans import live_adds
+    from deltasql.api.write.operations import live_adds
 
     with (
         ours.connect(source, "sqlite", "off") as old,

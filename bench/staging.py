@@ -36,10 +36,10 @@ def measure(place: dict[str, Any], tiny: dict[str, Any], backend: str, n: int) -
 
 
 def _stage(place: dict[str, Any], backend: str) -> tuple[float, int]:
-    from deltasql.log.checkpoint import count_kind
-    from deltasql.protocol.files import checkpoint_path
-    from deltasql.spark.staged_log import write_staged_log
-    from deltasql.spark.translate import StagedPlace
+    from deltasql.log.checkpoint_writer import count_kind
+    from deltasql.protocol.log_names import checkpoint_path
+    from deltasql.spark.transactions.path_translation import StagedPlace
+    from deltasql.spark.transactions.staged_log import write_staged_log
 
     root = Path(place["dir"]) / "table"
     with ours.connect(place, backend, "off") as catalog:

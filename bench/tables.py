@@ -50,7 +50,7 @@ def ensure(plan: Plan, kind: str, n: int) -> None:
 def _key() -> str:
     """Change with what the tables hold, so that nothing stale is measured."""
     files = [Path(module.__file__) for module in (synthetic, backlog, bulk)] + [Path(__file__)]
-    files += sorted((ROOT / "src/deltasql/catalog/sql/migrations").rglob("*.sql"))
+    files += sorted((ROOT / "src/deltasql/metastore/sql/migrations").rglob("*.sql"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
 
 

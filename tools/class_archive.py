@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from deltasql.errors import MissingExtraError
-from deltasql.jobs.java import find_java
+from deltasql.spark_runtime.java import find_java
 
 CACHE = Path(__file__).parents[1] / ".cache"
 # What the JVM says about an archive that does not fit would come on stdout.

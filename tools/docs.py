@@ -12,8 +12,8 @@ import click
 
 import deltasql
 from deltasql import errors
-from deltasql.catalog.migrations import known_migrations
 from deltasql.cli.main import COMMANDS, cli
+from deltasql.database.migrations import known_migrations
 from deltasql.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
 
-from deltasql.jobs.session import ImportSession, available, import_session
+from deltasql.spark_runtime.launch import ImportSession, available, import_session
 from readers import Count, MissingError
 
 _MASTER = "local[2]"

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from deltasql.version import __version__
 
 if TYPE_CHECKING:
-    from deltasql.catalog.snapshots import Snapshot
-    from deltasql.client.catalog import Catalog
-    from deltasql.client.connect import connect
-    from deltasql.client.scan import Scan
-    from deltasql.client.table import Table
-    from deltasql.client.transaction import Transaction
-    from deltasql.client.unfence import unfence
+    from deltasql.api.catalog import Catalog
+    from deltasql.api.connect import connect
+    from deltasql.api.scan import Scan
+    from deltasql.api.table import Table
+    from deltasql.api.transaction import Transaction
     from deltasql.errors import DeltaSqlError
+    from deltasql.maintenance.unfence import unfence
+    from deltasql.metastore.snapshot.snapshot import Snapshot
     from deltasql.settings import Settings
 
 __all__ = [
@@ -34,15 +34,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Catalog": "deltasql.client.catalog",
+    "Catalog": "deltasql.api.catalog",
     "DeltaSqlError": "deltasql.errors",
-    "Scan": "deltasql.client.scan",
+    "Scan": "deltasql.api.scan",
     "Settings": "deltasql.settings",
-    "Snapshot": "deltasql.catalog.snapshots",
-    "Table": "deltasql.client.table",
-    "Transaction": "deltasql.client.transaction",
-    "connect": "deltasql.client.connect",
-    "unfence": "deltasql.client.unfence",
+    "Snapshot": "deltasql.metastore.snapshot.snapshot",
+    "Table": "deltasql.api.table",
+    "Transaction": "deltasql.api.transaction",
+    "connect": "deltasql.api.connect",
+    "unfence": "deltasql.maintenance.unfence",
 }
 
 

@@ -1,7 +1,7 @@
 """Named points where a test may kill the process.
 
 In production a point is one comparison with None. The names are not listed anywhere: they are
-found by use (`deltasql.testing.crash.declared_points`, or the trace of a run).
+found by use (`deltasql.testing.crash_points.declared_points`, or the trace of a run).
 """
 
 from __future__ import annotations

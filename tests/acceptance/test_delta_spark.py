@@ -16,8 +16,8 @@ from builders import a_table, ids, rows
 from checkpoint_shapes import SHAPES, actions_of, columns_of
 from contests import commit_unseen
 from delta_spark import read_delta_spark
-from deltasql.protocol.files import LAST_CHECKPOINT, checkpoint_path, commit_key
-from deltasql.protocol.schema import Primitive, StructField
+from deltasql.protocol.log_names import LAST_CHECKPOINT, checkpoint_path, commit_key
+from deltasql.protocol.schema.types import Primitive, StructField
 from deltasql.testing.invariants import check_invariants
 from readers import read_deltasql
 from typed_table import TYPES, typed_rows

@@ -5,7 +5,7 @@ import pytest
 import delta_spark
 import deltasql
 from builders import a_table, rows
-from deltasql.protocol.property_names import DELTA_PROPERTIES
+from deltasql.protocol.properties import DELTA_PROPERTIES
 from legacy_protocols import PAIRS, ROWS, legacy_tables
 from readers import read_deltasql
 

@@ -12,8 +12,8 @@ import delta_spark
 import deltasql
 from builders import a_table, rows
 from delta_spark import ROOT, find_jars, read_delta_spark
-from deltasql.jobs.java import PIP_JAVA
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
+from deltasql.spark_runtime.java import PIP_JAVA
 from readers import read_deltasql
 from typed_table import TYPES, typed_rows
 

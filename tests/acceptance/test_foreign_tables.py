@@ -6,7 +6,7 @@ import pytest
 
 import deltasql
 from deltasql.errors import SchemaError
-from deltasql.protocol.schema import STRING, StructField, StructType, print_schema
+from deltasql.protocol.schema.types import STRING, StructField, StructType, print_schema
 from foreign_tables import ForeignTable, a_field
 from readers import READERS, read_deltasql
 

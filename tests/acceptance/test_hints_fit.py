@@ -5,7 +5,7 @@ import pytest
 import deltasql
 from builders import a_table, rows
 from deltasql.errors import MalformedActionError, TableExistsError
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 from foreign_tables import ForeignTable
 
 

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltasql.errors import LogGapError, MalformedActionError
-from deltasql.importer import tasks
-from deltasql.protocol.files import LogFileKind, commit_key
+from deltasql.imports.read import tasks
+from deltasql.protocol.log_names import LogFileKind, commit_key
 from histories import START, History
 from oddities import HEAD, OddLog, checkpoint_name, warned
 from plain_checkpoints import checkpoint_of, parquet_of

@@ -13,11 +13,11 @@ import pytest
 import deltasql
 from builders import some
 from commands import data
-from deltasql.catalog.rows import TableState
-from deltasql.client import import_desk
+from deltasql.api import imports as import_desk
 from deltasql.errors import DeltaSqlError
-from deltasql.importer import tasks
-from deltasql.protocol.files import commit_key
+from deltasql.imports.read import tasks
+from deltasql.metastore.table_row import TableState
+from deltasql.protocol.log_names import commit_key
 from histories import History
 from legacy import LOCAL, row_of
 
@@ -200,7 +200,7 @@ def test_an_import_that_differs_stays_read_only_and_leaves_with_3(
 
     def spoiled(session, *given):
         done = real(session, *given)
-        from deltasql.client.validate import Verdict, remember
+        from deltasql.imports.validate.validator import Verdict, remember
 
         row = remember(session, done.row, Verdict.DIFFERENT)
         return type(done)(
@@ -260,7 +260,7 @@ def test_an_interruption_says_what_is_there_in_one_line(call, source, target, mo
 
 @pytest.mark.req("R71")
 def test_an_interruption_before_the_first_version_leaves_nothing(call, source, target, monkeypatch):
-    from deltasql.importer.load import Loader
+    from deltasql.imports.load.loader import Loader
 
     def stop(*_):
         raise KeyboardInterrupt
@@ -316,7 +316,7 @@ def test_on_a_terminal_a_bar_is_drawn_and_stdout_stays_data(source, target, tmp_
 def test_ctrl_c_ends_a_process_with_130_and_the_import_goes_on(call, source, target, tmp_path):
     script = (
         "import os, signal, sys\n"
-        "from deltasql.importer import tasks\n"
+        "from deltasql.imports.read import tasks\n"
         "from deltasql.cli.import_progress import Watch\n"
         "from deltasql.cli.main import main\n"
         "tasks.TASK_VERSIONS, tasks.SEGMENT_BYTES, real = 3, 1, Watch.__call__\n"

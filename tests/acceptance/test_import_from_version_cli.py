@@ -5,7 +5,7 @@ import re
 import pytest
 
 from commands import data
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 from histories import History
 from legacy import LOCAL, checkpoint_at, row_of
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from commands import data
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 from histories import History
 from legacy import LOCAL, row_of
 

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from deltasql.errors import LogGapError, MalformedActionError, UnsupportedFeatureError
-from deltasql.importer import tasks
-from deltasql.protocol.files import LOG_FOLDER, commit_key
+from deltasql.imports.read import tasks
+from deltasql.protocol.log_names import LOG_FOLDER, commit_key
 from deltasql.testing import inspect
 from histories import START
 from log_mutations import HINT

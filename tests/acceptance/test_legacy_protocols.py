@@ -6,7 +6,7 @@ import pytest
 import deltasql
 from deltasql.errors import UnsupportedFeatureError
 from deltasql.protocol.features import check_new_protocol, listed_features
-from deltasql.protocol.required_features import missing_features
+from deltasql.protocol.properties import missing_features
 from foreign_tables import ForeignTable, put_commit
 from legacy_protocols import MAPPED, METADATA, PAIRS, ROWS, legacy_table, legacy_tables
 from readers import READERS, read_deltasql

@@ -10,7 +10,7 @@ import deltasql
 from backups import Backup
 from builders import a_table, ids, rows
 from deltasql.errors import OwnershipError
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing.invariants import check_invariants
 
 pytestmark = pytest.mark.verify

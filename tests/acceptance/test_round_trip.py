@@ -26,8 +26,8 @@ from deltasql.errors import (
     SchemaError,
     UnsupportedFeatureError,
 )
-from deltasql.protocol.arrow_schema import to_arrow_schema
-from deltasql.protocol.files import LAST_CHECKPOINT, LOG_FOLDER
+from deltasql.protocol.log_names import LAST_CHECKPOINT, LOG_FOLDER
+from deltasql.protocol.schema.arrow import to_arrow_schema
 from readers import READERS, Rows, read_deltasql
 
 pytestmark = [pytest.mark.req("R82", "R83"), needs_corpora]

@@ -11,9 +11,9 @@ from bench import logs
 import deltasql
 from builders import some
 from commands import data
-from deltasql.catalog.rows import TableState
-from deltasql.importer import tasks
-from deltasql.protocol.files import commit_key
+from deltasql.imports.read import tasks
+from deltasql.metastore.table_row import TableState
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
 from histories import START, History
 from legacy import LOCAL, checkpoint_at, fingerprint, row_of, write_legacy

@@ -8,8 +8,8 @@ import pytest
 
 import deltasql
 from commands import data
-from deltasql.catalog.rows import TableState
-from deltasql.protocol.files import commit_key
+from deltasql.metastore.table_row import TableState
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
 from histories import History
 from legacy import LOCAL, checkpoint_at, fingerprint, row_of, spoil, write_legacy

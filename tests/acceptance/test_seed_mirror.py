@@ -9,19 +9,17 @@ import pytest
 
 import deltasql
 from builders import a_remove, a_table, an_add, rows, some
-from deltasql.alerts import AlertDesk
-from deltasql.catalog.mirror_status import MirrorState
 from deltasql.errors import CommitConflictError
 from deltasql.events import LagMeasured, MirrorFailed
-from deltasql.mirror.backoff import Backoff
-from deltasql.mirror.engine import Mirrored
+from deltasql.mirror.engine import Backoff, Mirrored
+from deltasql.mirror.queue import MirrorState
+from deltasql.mirror.worker.alerts import AlertDesk
 from deltasql.protocol.codec import decode_commit
-from deltasql.protocol.files import checkpoint_path, commit_key
+from deltasql.protocol.log_names import checkpoint_path, commit_key
 from deltasql.protocol.validate import validate_payload
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing import inspect
-from deltasql.testing.faults import Fault, Kind
-from deltasql.testing.faulty import FaultyStore
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind
 from readers import READERS, read_deltasql
 
 LATER = Settings(mirror=MirrorSettings(mode="worker"))

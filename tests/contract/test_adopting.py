@@ -11,8 +11,6 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR, a_remove, a_table, ids, paths, rows, some
-from deltasql.catalog.leases import Leases
-from deltasql.catalog.vacuum_book import VacuumBatch, VacuumBook
 from deltasql.errors import (
     BadArgumentError,
     LogGapError,
@@ -20,8 +18,10 @@ from deltasql.errors import (
     TableStateError,
     VacuumedError,
 )
+from deltasql.maintenance.vacuum_store import VacuumBatch, VacuumBook
+from deltasql.metastore.leases import Leases
 from deltasql.protocol.actions import Add, Cdc, Metadata
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 from foreign import a_foreign_file, place_of, put_foreign

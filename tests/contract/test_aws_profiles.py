@@ -8,7 +8,7 @@ import pytest
 
 import servers
 from deltasql.errors import AccessDeniedError, ConfigError, MissingExtraError
-from deltasql.storage import aws_profiles
+from deltasql.storage import cloud as aws_profiles
 from deltasql.storage.resolve import open_store
 
 GOOD = {"aws_access_key_id": servers.ACCESS, "aws_secret_access_key": servers.SECRET}

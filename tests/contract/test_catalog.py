@@ -15,7 +15,7 @@ from deltasql.errors import (
     VersionNotFoundError,
 )
 from deltasql.protocol.actions import DomainMetadata, Txn
-from deltasql.protocol.schema import Primitive, StructField
+from deltasql.protocol.schema.types import Primitive, StructField
 from deltasql.testing.invariants import check_invariants
 
 

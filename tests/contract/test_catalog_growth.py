@@ -8,7 +8,7 @@ import pytest
 
 import deltasql
 from builders import a_table, some
-from deltasql.catalog.queries import load_queries
+from deltasql.database.named_queries import load_queries
 from deltasql.testing import inspect
 
 pytestmark = pytest.mark.req("R95")

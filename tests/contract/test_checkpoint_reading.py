@@ -10,15 +10,14 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR, a_remove, a_table, an_add
-from deltasql.catalog.checkpoint_source import CheckpointSource
 from deltasql.errors import CheckpointError, VersionNotFoundError
-from deltasql.log.checkpoint import CheckpointWriter
-from deltasql.mirror.checkpoint_rows import checkpoint_rows
-from deltasql.parity.checkpoints import require_equal, require_written
-from deltasql.parity.row_digests import WrittenRows
+from deltasql.log.checkpoint_writer import CheckpointWriter
+from deltasql.metastore.snapshot.checkpoint_source import CheckpointSource
+from deltasql.mirror.checkpoints.check import WrittenRows, require_equal, require_written
+from deltasql.mirror.checkpoints.write import checkpoint_rows
 from deltasql.protocol.actions import DeletionVector, Protocol
-from deltasql.protocol.checkpoint import CheckpointShape
-from deltasql.protocol.files import LAST_CHECKPOINT, checkpoint_path
+from deltasql.protocol.checkpoint.layout import CheckpointShape
+from deltasql.protocol.log_names import LAST_CHECKPOINT, checkpoint_path
 from deltasql.testing import inspect
 
 LONG_AGO = 1_800_000_000_000

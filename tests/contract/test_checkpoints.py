@@ -12,11 +12,11 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR, a_remove, a_table, an_add, rows, some
-from deltasql.catalog.leases import Leases
 from deltasql.errors import CheckpointError, LeaseLostError
 from deltasql.events import CheckpointFailed, CheckpointWritten
+from deltasql.metastore.leases import Leases
 from deltasql.protocol.actions import DomainMetadata
-from deltasql.protocol.files import LAST_CHECKPOINT, checkpoint_path, commit_key
+from deltasql.protocol.log_names import LAST_CHECKPOINT, checkpoint_path, commit_key
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants

@@ -7,9 +7,9 @@ import pytest
 import deltasql
 from builders import a_table, rows
 from deltasql.errors import CheckpointError, OwnershipError
-from deltasql.log.owner import OWNER_KEY
-from deltasql.protocol.files import checkpoint_path, commit_key
-from deltasql.testing.crash import hooked
+from deltasql.log.owner_marker import OWNER_KEY
+from deltasql.protocol.log_names import checkpoint_path, commit_key
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 from readers import READERS, read_deltasql
 

@@ -4,8 +4,8 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR, a_table, an_add
-from deltasql.catalog.commit_feed import open_feed, read_head
 from deltasql.errors import TableNotFoundError, VersionNotFoundError
+from deltasql.metastore.snapshot.commit_feed import open_feed, read_head
 from deltasql.testing import inspect
 
 

@@ -9,11 +9,11 @@ import pytest
 
 import deltasql
 from builders import a_table, rows
-from deltasql.catalog.snapshots import version_at
-from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import MalformedActionError, VersionNotFoundError
-from deltasql.importer import tasks
-from deltasql.protocol.files import commit_key
+from deltasql.imports.job import ImportOptions, TableImport
+from deltasql.imports.read import tasks
+from deltasql.metastore.snapshot.snapshot import version_at
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
 from foreign import a_foreign_file, put_foreign
 from histories import START, History

@@ -6,7 +6,7 @@ import pytest
 
 import deltasql
 from builders import a_table, ids, rows
-from deltasql.client import mirroring
+from deltasql.api import session as mirroring
 from deltasql.testing import inspect
 
 

@@ -20,9 +20,9 @@ from contests import (
 from deltasql.errors import CommitConflictError, MirrorConflictError, OwnershipError
 from deltasql.protocol.actions import Add, Cdc, Txn
 from deltasql.protocol.codec import decode_commit, serialize_actions
-from deltasql.protocol.files import commit_key, commit_name
+from deltasql.protocol.log_names import commit_key, commit_name
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 from foreign import a_foreign_file, place_of, put_foreign
 from foreign_tables import ForeignTable, a_field

@@ -8,13 +8,13 @@ import pytest
 import deltasql
 from builders import NO_MIRROR, a_remove, a_table, an_add, rows
 from contests import BLIND, check_settled, commit_unseen, contest, refused, state_of
-from deltasql.catalog.found_commit import FoundCommit
-from deltasql.catalog.leases import Leases
-from deltasql.catalog.recommit import recommit_token
-from deltasql.catalog.vacuum_book import VacuumBatch, VacuumBook
 from deltasql.errors import LogGapError, MalformedActionError, TableStateError
+from deltasql.maintenance.vacuum_store import VacuumBatch, VacuumBook
+from deltasql.metastore.commit.encode import FoundCommit
+from deltasql.metastore.commit.recommit import recommit_token
+from deltasql.metastore.leases import Leases
 from deltasql.protocol.actions import DomainMetadata, Metadata, Protocol, Txn, UnknownAction
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
 from foreign import a_foreign_file, place_of, put_foreign
 

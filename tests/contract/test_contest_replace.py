@@ -15,12 +15,12 @@ from deltasql.errors import (
     OwnershipError,
     TableStateError,
 )
-from deltasql.mirror.saved import SAVED
-from deltasql.parity.log import Difference
+from deltasql.maintenance.settlement import SAVED
+from deltasql.mirror.compare import Difference
 from deltasql.protocol.codec import digest
-from deltasql.protocol.files import checkpoint_path, commit_key, commit_name
+from deltasql.protocol.log_names import checkpoint_path, commit_key, commit_name
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from foreign import a_foreign_file, place_of, put_foreign
 from readers import READERS, read_deltasql
 

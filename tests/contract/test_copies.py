@@ -6,8 +6,8 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR
-from deltasql.client.imports import TableImport
 from deltasql.errors import NotResumableError, TableStateError
+from deltasql.imports.job import TableImport
 from deltasql.settings import MirrorSettings, Settings
 from histories import History
 from legacy import fingerprint

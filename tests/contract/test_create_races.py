@@ -9,10 +9,10 @@ import deltasql
 from backups import Backup
 from builders import NO_MIRROR, SCHEMA, ids, rows
 from deltasql.errors import OwnershipError, TableExistsError, TableStateError
-from deltasql.log.owner import OWNER_KEY, Owner, encode_owner
+from deltasql.log.owner_marker import OWNER_KEY, Owner, encode_owner
 from deltasql.settings import Settings
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 
 

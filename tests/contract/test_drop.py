@@ -8,7 +8,6 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR, SCHEMA, a_table, an_add, ids, rows
-from deltasql.catalog.rows import TableState
 from deltasql.errors import (
     MirrorLagError,
     OwnershipError,
@@ -17,9 +16,10 @@ from deltasql.errors import (
     TableStateError,
     VacuumedError,
 )
-from deltasql.protocol.files import commit_key
+from deltasql.metastore.table_row import TableState
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 from hooks import once
 

@@ -10,12 +10,12 @@ import deltasql
 import processes
 from aging import Stage
 from builders import a_remove, a_table, an_add, ids, paths, rows
-from deltasql.catalog.rows import TableState
 from deltasql.errors import LeaseLostError, TableStateError, VacuumedError
-from deltasql.mirror.vacuum import Vacuum
-from deltasql.protocol.files import commit_key
+from deltasql.maintenance.vacuum import Vacuum
+from deltasql.metastore.table_row import TableState
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 from hooks import once
 

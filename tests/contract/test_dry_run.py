@@ -5,10 +5,10 @@ import shutil
 import pytest
 
 import deltasql
-from deltasql.client.dry_run import DryRun
-from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import MalformedActionError, TableExistsError
-from deltasql.protocol.files import commit_key
+from deltasql.imports.job import ImportOptions, TableImport
+from deltasql.imports.preview import DryRun
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
 from histories import History
 from legacy import checkpoint_at, spoil

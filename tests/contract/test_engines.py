@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 import deltasql
-from deltasql.client.engines import choose_engine
 from deltasql.errors import BadArgumentError, MissingExtraError
-from deltasql.importer.engine import LocalEngine
-from deltasql.jobs.engine import SparkEngine
+from deltasql.imports.engines.local import LocalEngine, choose_engine
+from deltasql.imports.engines.spark import SparkEngine
 from histories import History
 from import_rows import book_rows
 from processes import finish
@@ -34,7 +33,7 @@ def test_without_java_the_import_runs_here_and_one_line_says_so(no_java):
 
 @pytest.mark.parametrize("asked", [{"kind": "spark"}, {"kind": "auto", "master": "local[1]"}])
 def test_whoever_wants_spark_is_told_what_is_missing(monkeypatch, asked):
-    monkeypatch.setattr("deltasql.jobs.session.find_spec", lambda name: None)
+    monkeypatch.setattr("deltasql.spark_runtime.launch.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="pyspark is not installed") as told:
         choose_engine(asked.pop("kind"), **asked)
     assert "deltasql[spark]" in told.value.advice

@@ -12,9 +12,9 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR, an_add
-from deltasql.catalog import file_list
+from deltasql.metastore.snapshot import file_list
 from deltasql.protocol.predicate import may_match
-from deltasql.protocol.stats import parse_stats
+from deltasql.protocol.stats.parse import parse_stats
 
 SEED = 20261119
 SCHEMA = pa.schema(

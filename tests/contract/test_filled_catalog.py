@@ -7,9 +7,9 @@ import pytest
 from bench import fill, synthetic
 
 import deltasql
-from deltasql.catalog.stats_index import index_rows
-from deltasql.protocol.identity import file_hashes
-from deltasql.protocol.stats import parse_stats
+from deltasql.metastore.stats_index import index_rows
+from deltasql.protocol.actions import file_hashes
+from deltasql.protocol.stats.parse import parse_stats
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing import check_invariants, inspect
 

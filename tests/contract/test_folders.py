@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from deltasql.errors import BadArgumentError, UnsafePathError
-from deltasql.importer.discover import find_logs
-from deltasql.protocol.files import commit_name
+from deltasql.imports.lake import find_logs
+from deltasql.protocol.log_names import commit_name
 from deltasql.storage.port import ObjectStore
 
 ODD = ["with space", "per%cent", "a%20b", "hash#tag", "é", "日本", "k=%2F", "..x", ".hidden", "a+b"]

@@ -8,13 +8,13 @@ import pytest
 import deltasql
 from aging import DAY, Stage
 from builders import an_add, ids, paths, rows
-from deltasql.catalog.forgetting import Forgetting
 from deltasql.errors import CommitConflictError, VersionNotFoundError
+from deltasql.metastore.retention import Forgetting
 from deltasql.protocol.actions import DomainMetadata, Txn
-from deltasql.protocol.files import checkpoint_path
+from deltasql.protocol.log_names import checkpoint_path
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 from readers import READERS, read_deltasql
 

@@ -9,9 +9,9 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR, a_table, an_add
-from deltasql.catalog.dialects.postgres_watch import channel_of
-from deltasql.mirror.backoff import Backoff
-from deltasql.mirror.config import ReconciliationConfig
+from deltasql.database.postgres import channel_of
+from deltasql.mirror.engine import Backoff
+from deltasql.mirror.worker.reconciler import ReconciliationConfig
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants

@@ -7,18 +7,18 @@ import pytest
 
 import deltasql
 from builders import some
-from deltasql.catalog.commit_rows import file_columns, parsed_stats
-from deltasql.catalog.rows import TableState
-from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import (
     NotResumableError,
     OwnershipError,
     TableExistsError,
     TableStateError,
 )
-from deltasql.importer import tasks
-from deltasql.protocol.files import commit_key
-from deltasql.protocol.identity import path_key
+from deltasql.imports.job import ImportOptions, TableImport
+from deltasql.imports.read import tasks
+from deltasql.metastore.commit.insert import file_columns, parsed_stats
+from deltasql.metastore.table_row import TableState
+from deltasql.protocol.actions import path_key
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
 from histories import History
 

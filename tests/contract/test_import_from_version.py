@@ -8,20 +8,20 @@ import pytest
 
 import deltasql
 from cut_histories import DAY, daily_log, do_import, removed_through, versions_of, whole_checkpoint
-from deltasql.catalog.rows import TableState
-from deltasql.client.cutover import cut_over
-from deltasql.client.dry_run import DryRun
-from deltasql.client.imports import ImportOptions
-from deltasql.client.validate import Verdict, validate_table, verdict_of
 from deltasql.errors import (
     BadArgumentError,
     NotResumableError,
     VersionNotFoundError,
 )
-from deltasql.importer import tasks
-from deltasql.importer.engine import LocalEngine
-from deltasql.importer.tasks import LogReader
-from deltasql.protocol.files import commit_key
+from deltasql.imports.cutover import cut_over
+from deltasql.imports.engines.local import LocalEngine
+from deltasql.imports.job import ImportOptions
+from deltasql.imports.preview import DryRun
+from deltasql.imports.read import tasks
+from deltasql.imports.read.tasks import LogReader
+from deltasql.imports.validate.validator import Verdict, validate_table, verdict_of
+from deltasql.metastore.table_row import TableState
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import check_invariants, inspect
 from histories import START
 from import_logs import add, write_log

@@ -2,11 +2,11 @@
 
 import pytest
 
-from deltasql.client.imports import ImportOptions, TableImport
-from deltasql.client.validate import Verdict, validate_table, verdict_of
-from deltasql.importer.engine import LocalEngine
-from deltasql.importer.tasks import LogReader
-from deltasql.protocol.files import commit_key
+from deltasql.imports.engines.local import LocalEngine
+from deltasql.imports.job import ImportOptions, TableImport
+from deltasql.imports.read.tasks import LogReader
+from deltasql.imports.validate.validator import Verdict, validate_table, verdict_of
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
 from histories import History
 

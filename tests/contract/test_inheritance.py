@@ -4,17 +4,17 @@ import pyarrow as pa
 import pytest
 
 from builders import some
-from deltasql.client.cutover import cut_over
-from deltasql.client.imports import TableImport
-from deltasql.parity.log import Difference
-from deltasql.protocol.files import (
+from deltasql.imports.cutover import cut_over
+from deltasql.imports.job import TableImport
+from deltasql.mirror.compare import Difference
+from deltasql.protocol.log_names import (
     LAST_CHECKPOINT,
     LAST_CHECKPOINT_CHECKSUM,
     checkpoint_path,
     commit_key,
 )
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 
 pytestmark = pytest.mark.req("R82", "R102")

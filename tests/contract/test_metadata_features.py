@@ -9,8 +9,8 @@ from builders import a_table
 from deltasql.errors import BadArgumentError, InvalidCommitError, UnsupportedFeatureError
 from deltasql.protocol.actions import Metadata
 from deltasql.protocol.features import listed_features, with_features
-from deltasql.protocol.required_features import required_features
-from deltasql.protocol.schema import parse_schema
+from deltasql.protocol.properties import required_features
+from deltasql.protocol.schema.types import parse_schema
 from foreign_tables import a_field
 
 SWITCHED_ON = {

@@ -10,10 +10,10 @@ import pytest
 
 import deltasql
 from builders import a_table, rows
-from deltasql.catalog import migrations
-from deltasql.catalog.dialects.sqlite import refuse_network_file_system
-from deltasql.catalog.queries import load_queries
-from deltasql.client.connect import initialize, open_database
+from deltasql.api.connect import initialize, open_database
+from deltasql.database import migrations
+from deltasql.database.named_queries import load_queries
+from deltasql.database.sqlite import refuse_network_file_system
 from deltasql.errors import (
     CatalogError,
     CatalogUnavailableError,

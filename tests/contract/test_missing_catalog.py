@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 
 import deltasql
 from builders import NO_MIRROR, a_table, ids, rows
-from deltasql.client.connect import initialize, open_database
+from deltasql.api.connect import initialize, open_database
 from deltasql.errors import CatalogError, DeltaSqlError, SchemaMissingError
 from deltasql.settings import Settings, SqlSettings
 from deltasql.uri import PostgresUri, parse_uri

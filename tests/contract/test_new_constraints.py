@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 
 from builders import a_table, ids, rows
-from deltasql.client.constraint_checks import RowsInPlace
-from deltasql.client.plans import plan_alter
-from deltasql.client.staging import CommitOptions
-from deltasql.client.write_driver import Commit, once, write_table
+from deltasql.api.write.driver import Commit, once, write_table
+from deltasql.api.write.operations import plan_alter
+from deltasql.api.write.schema_changes import RowsInPlace
+from deltasql.api.write.staged_table import CommitOptions
 from deltasql.errors import CommitConflictError, ConstraintViolationError, UnsupportedFeatureError
-from deltasql.protocol.schema import STRING, StructField
+from deltasql.protocol.schema.types import STRING, StructField
 from deltasql.testing import inspect
 from foreign_tables import a_field
 

@@ -9,11 +9,10 @@ import servers
 from backups import Backup
 from builders import NO_MIRROR, SCHEMA, a_table, an_add, rows
 from deltasql.errors import OwnershipError, StorageUnavailableError, TableStateError
-from deltasql.log.owner import OWNER_KEY
+from deltasql.log.owner_marker import OWNER_KEY
 from deltasql.settings import MirrorSettings, Settings
-from deltasql.testing.crash import hooked
-from deltasql.testing.faults import Fault, Kind
-from deltasql.testing.faulty import FaultyStore
+from deltasql.testing.crash_points import hooked
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind
 from deltasql.testing.invariants import check_invariants
 
 MODES = ["inline", "worker", "off"]

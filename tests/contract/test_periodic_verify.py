@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry
 
 import deltasql
 from builders import a_table, an_add
-from deltasql.alerts import AlertDesk
 from deltasql.events import (
     FindingsCounted,
     LogDiffers,
@@ -18,13 +17,13 @@ from deltasql.events import (
     ReconcilerTroubled,
     fan_out,
 )
-from deltasql.mirror.verifying import PURPOSE
-from deltasql.protocol.files import LAST_CHECKPOINT, commit_key
+from deltasql.mirror.worker.alerts import AlertDesk
+from deltasql.mirror.worker.periodic_verify import PURPOSE
+from deltasql.protocol.log_names import LAST_CHECKPOINT, commit_key
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.sinks import prometheus_sink
 from deltasql.testing import inspect
-from deltasql.testing.faults import Fault, Kind
-from deltasql.testing.faulty import FaultyStore
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from builders import SCHEMA, a_table
-from deltasql.catalog.objects import keys_below
 from deltasql.errors import TableExistsError
+from deltasql.metastore.references import keys_below
 from deltasql.storage.resolve import canonical_location, location_key
 from deltasql.testing import inspect
 

@@ -12,8 +12,8 @@ import deltasql
 import servers
 from builders import SCHEMA, ids, rows
 from deltasql.errors import AccessDeniedError
-from deltasql.parity.log import Difference
-from deltasql.protocol.files import LOG_FOLDER, commit_key
+from deltasql.mirror.compare import Difference
+from deltasql.protocol.log_names import LOG_FOLDER, commit_key
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.storage.resolve import open_store
 from deltasql.testing import inspect

@@ -10,8 +10,8 @@ import pytest
 
 import deltasql
 from builders import SCHEMA, ids, rows
-from deltasql.catalog.dialects import postgres_pooler
-from deltasql.catalog.dialects.postgres import PostgresDatabase
+from deltasql.database import postgres_errors
+from deltasql.database.postgres import PostgresDatabase
 from deltasql.errors import PoolModeError
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing import inspect
@@ -150,7 +150,7 @@ def test_a_pool_in_session_mode_works(pooled, tmp_path, mirror):
 
 def test_clients_that_fill_a_pool_at_once_do_not_wait_for_each_other(pooled, monkeypatch):
     """Each keeps a session, and none is left for the second look of any."""
-    monkeypatch.setattr(postgres_pooler, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(postgres_errors, "_PATIENCE_S", 0.5)
     uri = pooled("session", pool_size=3)
     ready, opened = threading.Barrier(3), []
 

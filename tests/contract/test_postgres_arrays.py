@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltasql.catalog.dialects.postgres_arrays import ArrayDumper
+from deltasql.database.postgres_arrow import ArrayDumper
 
 pytestmark = pytest.mark.req("R9")
 

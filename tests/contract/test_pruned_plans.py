@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from builders import an_add, paths, rows
-from deltasql.client import plans
+from deltasql.api.write import operations
 
 pytestmark = pytest.mark.req("R9")
 DAYS = 20
@@ -15,14 +15,14 @@ def listed(table, monkeypatch):
     """The table with one file in each of twenty partitions, and how many files a plan has read."""
     table.commit([an_add(f"f{day}", day=f"d{day:02d}") for day in range(DAYS)])
     counted: list[int] = []
-    before = plans.adds_of
+    before = operations.adds_of
 
     def count(batches):
         batches = list(batches)
         counted.append(sum(batch.num_rows for batch in batches))
         return before(batches)
 
-    monkeypatch.setattr(plans, "adds_of", count)
+    monkeypatch.setattr(operations, "adds_of", count)
     return table, counted
 
 
@@ -52,7 +52,7 @@ def test_a_delete_inside_a_transaction_reads_the_files_of_its_partition(listed, 
 
 
 def test_a_dynamic_overwrite_reads_the_partitions_that_it_touches(listed, catalog):
-    from deltasql.client.partition_overwrite import plan_partition_overwrite
+    from deltasql.api.write.operations import plan_partition_overwrite
 
     table, counted = listed
     planned = plan_partition_overwrite(table.snapshot(), [an_add("n3", day="d03")])
@@ -63,7 +63,7 @@ def test_a_dynamic_overwrite_reads_the_partitions_that_it_touches(listed, catalo
 
 
 def test_a_dynamic_overwrite_compares_values_and_not_spellings(catalog, tmp_path):
-    from deltasql.client.partition_overwrite import plan_partition_overwrite
+    from deltasql.api.write.operations import plan_partition_overwrite
 
     schema = pa.schema([("id", pa.int64()), ("n", pa.int32())])
     table = catalog.create_table(

@@ -12,15 +12,15 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR
-from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import MalformedActionError, TableImportError
-from deltasql.importer import engine as engines
-from deltasql.importer import tasks
-from deltasql.importer.engine import LocalEngine
-from deltasql.importer.read_plan import read_plan
-from deltasql.importer.reader_process import ReaderProcess
-from deltasql.importer.tasks import LogReader, cut_tasks
-from deltasql.protocol.files import commit_key
+from deltasql.imports.engines import local as engines
+from deltasql.imports.engines.child_process import ReaderProcess
+from deltasql.imports.engines.local import LocalEngine
+from deltasql.imports.job import ImportOptions, TableImport
+from deltasql.imports.plan.import_plan import read_plan
+from deltasql.imports.read import tasks
+from deltasql.imports.read.tasks import LogReader, cut_tasks
+from deltasql.protocol.log_names import commit_key
 from deltasql.storage.local import LocalStore
 from deltasql.storage.resolve import StoreOpener
 from deltasql.testing import inspect
@@ -153,8 +153,8 @@ def test_whoever_stops_taking_waits_for_nobody(tmp_path, source, started):
 def test_readers_end_when_whoever_asked_is_killed(source):
     program = """
         import sys, time
-        from deltasql.importer.reader_process import ReaderProcess
-        from deltasql.importer.tasks import LogReader
+        from deltasql.imports.engines.child_process import ReaderProcess
+        from deltasql.imports.read.tasks import LogReader
         from deltasql.storage.resolve import StoreOpener
         process = ReaderProcess(LogReader(StoreOpener.of(sys.argv[1], {}, {})))
         print(process._process.pid, flush=True)
@@ -176,9 +176,9 @@ def test_a_main_module_without_a_guard_is_not_run_again(tmp_path, source):
         textwrap.dedent(
             f"""
             import deltasql
-            from deltasql.client.imports import TableImport
-            from deltasql.importer import tasks
-            from deltasql.importer.engine import LocalEngine
+            from deltasql.imports.job import TableImport
+            from deltasql.imports.read import tasks
+            from deltasql.imports.engines.local import LocalEngine
             tasks.TASK_VERSIONS = {CUT}
             print("running")
             with deltasql.connect("deltasql://sqlite/{tmp_path}/c.db") as catalog:

@@ -7,8 +7,8 @@ import pytest
 import deltasql
 from backups import Backup
 from builders import a_remove, a_table, an_add
-from deltasql.importer import tasks
-from deltasql.protocol.files import LOG_FOLDER
+from deltasql.imports.read import tasks
+from deltasql.protocol.log_names import LOG_FOLDER
 from deltasql.testing import check_invariants
 from foreign import place_of
 

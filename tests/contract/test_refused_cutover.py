@@ -4,7 +4,7 @@ import pytest
 
 import deltasql
 from deltasql.errors import DeltaSqlError
-from deltasql.log.owner import OWNER_KEY
+from deltasql.log.owner_marker import OWNER_KEY
 from import_logs import add, do_import, remove, write_commit, write_log
 
 _NEW = {"minReaderVersion": 3, "minWriterVersion": 7}

@@ -9,7 +9,7 @@ import deltasql
 from builders import a_table, an_add, ids, rows
 from deltasql.errors import BadArgumentError, InvalidCommitError
 from deltasql.protocol.actions import CommitInfo
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 
 pytestmark = pytest.mark.req("R9")
 

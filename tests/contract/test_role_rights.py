@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 import pg_roles
-from deltasql.client.connect import initialize, open_database
+from deltasql.api.connect import initialize, open_database
 from deltasql.errors import PermissionDeniedError, SchemaMissingError
 from deltasql.uri import parse_uri
 from pg_roles import ROLES, RoleDatabase

@@ -12,9 +12,9 @@ import pytest
 import pg_roles
 from builders import a_table, ids, rows
 from contests import was_checked_before
-from deltasql.catalog import migrations
+from deltasql.database import migrations
 from deltasql.errors import PermissionDeniedError
-from deltasql.protocol.schema import Primitive, StructField
+from deltasql.protocol.schema.types import Primitive, StructField
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants

@@ -14,7 +14,7 @@ import deltasql
 import servers
 from builders import SCHEMA, ids, rows
 from deltasql.errors import AccessDeniedError
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.storage.resolve import open_store
 from deltasql.testing.invariants import check_invariants

@@ -5,7 +5,7 @@ import pytest
 
 from builders import a_table, ids, paths, rows
 from deltasql.errors import CommitConflictError, SchemaError
-from deltasql.protocol.schema import print_schema
+from deltasql.protocol.schema.types import print_schema
 from readers import READERS, read_deltasql
 
 pytestmark = pytest.mark.req("R83")

@@ -7,22 +7,20 @@ import pytest
 
 import deltasql
 from corpora import EXPECTED, needs_corpora
-from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import (
     DeltaSqlError,
     MalformedActionError,
     StorageUnavailableError,
     TableImportError,
 )
-from deltasql.importer import tasks
-from deltasql.importer.read_plan import read_plan
-from deltasql.importer.tasks import CommitTask, LogReader
-from deltasql.jobs import engine as spark_engine
-from deltasql.jobs import waves as spark_waves
-from deltasql.jobs.engine import SparkEngine
-from deltasql.jobs.waves import ResultLimits
-from deltasql.jobs.work import PackedRows, ResultTooLarge
-from deltasql.protocol.files import commit_key
+from deltasql.imports.engines import spark as spark_engine
+from deltasql.imports.engines import spark as spark_waves
+from deltasql.imports.engines.spark import PackedRows, ResultLimits, ResultTooLarge, SparkEngine
+from deltasql.imports.job import ImportOptions, TableImport
+from deltasql.imports.plan.import_plan import read_plan
+from deltasql.imports.read import tasks
+from deltasql.imports.read.tasks import CommitTask, LogReader
+from deltasql.protocol.log_names import commit_key
 from deltasql.storage.local import LocalStore
 from deltasql.storage.resolve import StoreOpener
 from deltasql.testing import inspect

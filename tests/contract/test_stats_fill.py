@@ -7,9 +7,9 @@ import pytest
 
 import deltasql
 from builders import some
-from deltasql.catalog.stats_index import load_columns
-from deltasql.client.imports import ImportOptions, TableImport
-from deltasql.protocol.files import commit_key
+from deltasql.imports.job import ImportOptions, TableImport
+from deltasql.metastore.stats_index import load_columns
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
 
 FILES = 30

@@ -16,9 +16,8 @@ from deltasql.errors import (
     ObjectNotFoundError,
     UnsafePathError,
 )
-from deltasql.storage.create import Created, create_once
-from deltasql.storage.port import ObjectStore, ObjectTag
-from deltasql.storage.selfcheck import StoreVerdict, check_conditional_put
+from deltasql.storage.conditional_put import StoreVerdict, check_conditional_put
+from deltasql.storage.port import Created, ObjectStore, ObjectTag, create_once
 
 ODD_KEYS = [
     "with space",

@@ -18,10 +18,9 @@ from deltasql.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from deltasql.storage.create import Created, create_once
-from deltasql.storage.port import ObjectStore
+from deltasql.storage.conditional_put import StoreVerdict, check_conditional_put
+from deltasql.storage.port import Created, ObjectStore, create_once
 from deltasql.storage.resolve import open_store
-from deltasql.storage.selfcheck import StoreVerdict, check_conditional_put
 from fault_proxy import FaultProxy
 from server_process import Server, free_port
 from toxics import ToxicProxy

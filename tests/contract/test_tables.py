@@ -11,7 +11,7 @@ from deltasql.errors import (
     TableNotFoundError,
     TableStateError,
 )
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 
 

@@ -14,7 +14,7 @@ import pytest
 import deltasql
 import tls
 from builders import SCHEMA, rows
-from deltasql.catalog.dialects.postgres import PostgresDatabase
+from deltasql.database.postgres import PostgresDatabase
 from deltasql.errors import LoginRefusedError
 from deltasql.testing import inspect
 from deltasql.uri import parse_uri

@@ -11,7 +11,6 @@ from deltalake import write_deltalake
 import deltasql
 import processes
 from builders import NO_MIRROR, a_table, an_add, ids, paths, rows
-from deltasql.catalog.rows import TableState
 from deltasql.errors import (
     MirrorConflictError,
     OwnershipError,
@@ -19,11 +18,12 @@ from deltasql.errors import (
     TableNotFoundError,
     TableStateError,
 )
-from deltasql.log.owner import OWNER_KEY, Owner, encode_owner, read_owner
-from deltasql.mirror.mode import mirror_mode
-from deltasql.protocol.files import commit_key
+from deltasql.log.owner_marker import OWNER_KEY, Owner, encode_owner, read_owner
+from deltasql.metastore.table_row import TableState
+from deltasql.mirror.queue import mirror_mode
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 from hooks import once
 from readers import READERS, read_deltasql

@@ -111,18 +111,18 @@ def test_a_version_whose_files_are_gone_can_be_neither_read_nor_restored(stage):
 
 def test_a_restore_that_was_planned_before_is_refused(stage, monkeypatch):
     """The files are still there when the restore looks for them, and gone when it commits."""
-    from deltasql.client import presence
+    from deltasql.api.write import in_flight
 
     stage.table.append(rows(1))
     stage.table.overwrite(rows(2))
     stage.pass_days(8)
-    look = presence.require_present
+    look = in_flight.require_present
 
     def look_then_vacuum(actions, store):
         look(actions, store)
         assert len(stage.vacuum()) == 1
 
-    monkeypatch.setattr(presence, "require_present", look_then_vacuum)
+    monkeypatch.setattr(in_flight, "require_present", look_then_vacuum)
     with pytest.raises(VacuumedError):
         stage.table.restore(version=1)
     assert ids(stage.table) == [2]

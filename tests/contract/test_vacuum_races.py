@@ -8,12 +8,12 @@ import pytest
 import deltasql
 from aging import DAY, Stage
 from builders import NO_MIRROR, a_remove, a_table, an_add, ids, rows
-from deltasql.client.open_work import NOTED_AFTER_S
+from deltasql.api.write.in_flight import NOTED_AFTER_S
 from deltasql.errors import BadArgumentError, OwnershipError, VacuumedError
-from deltasql.log.owner import OWNER_KEY
-from deltasql.protocol.files import commit_key
+from deltasql.log.owner_marker import OWNER_KEY
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 
 
@@ -165,7 +165,7 @@ def test_a_clone_made_while_vacuum_runs_is_refused_or_spared(stage):
 
 
 def test_what_is_committed_between_plan_and_mark_stays(stage, monkeypatch):
-    from deltasql.catalog.vacuum_book import VacuumBook
+    from deltasql.maintenance.vacuum_store import VacuumBook
 
     stage.put("left.parquet")
     stage.put("other.parquet")
@@ -212,7 +212,7 @@ def a_change(path):
 
 @pytest.mark.parametrize("moment", ["horizon", "mark"])
 def test_change_data_committed_while_vacuum_plans_stays(stage, monkeypatch, moment):
-    from deltasql.catalog.vacuum_book import VacuumBook
+    from deltasql.maintenance.vacuum_store import VacuumBook
 
     stage.put("_change_data/slow.parquet")
     stage.put("_change_data/left.parquet")

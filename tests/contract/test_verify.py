@@ -7,10 +7,10 @@ import pytest
 
 import deltasql
 from builders import a_table, an_add, rows, some
-from deltasql.catalog.log_files import LogFiles
-from deltasql.parity import log as log_parity
-from deltasql.parity.log import Difference, Effort, compare_log
-from deltasql.protocol.files import LAST_CHECKPOINT, checkpoint_path, commit_key
+from deltasql.metastore.log_state import LogFiles
+from deltasql.mirror import compare as log_parity
+from deltasql.mirror.compare import Difference, Effort, compare_log
+from deltasql.protocol.log_names import LAST_CHECKPOINT, checkpoint_path, commit_key
 from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 

@@ -11,17 +11,15 @@ import pytest
 
 import deltasql
 from builders import SCHEMA, a_table, an_add
-from deltasql.catalog.object_tags import CommitTag, ObjectTags
 from deltasql.events import LogDiffers, LogVerified, ReconcilerTroubled
-from deltasql.parity.tag_check import ROTATION
-from deltasql.protocol.files import LOG_FOLDER, checkpoint_path, commit_key
+from deltasql.mirror.object_tags import ROTATION, CommitTag, ObjectTags
+from deltasql.protocol.log_names import LOG_FOLDER, checkpoint_path, commit_key
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.storage.memory import shared_bucket
 from deltasql.storage.port import ObjectTag
 from deltasql.storage.resolve import open_store
 from deltasql.testing import inspect
-from deltasql.testing.faults import Fault, Kind
-from deltasql.testing.faulty import FaultyStore
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind
 from plugins.store_fixtures import _place
 from processes import start
 

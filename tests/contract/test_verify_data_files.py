@@ -8,9 +8,9 @@ import pytest
 import deltasql
 import servers
 from builders import an_add, rows
-from deltasql.client.presence import require_sizes
+from deltasql.api.write.in_flight import require_sizes
 from deltasql.errors import CorruptDataError
-from deltasql.parity.log import Difference
+from deltasql.mirror.compare import Difference
 from deltasql.storage.paths import resolve_path
 
 pytestmark = pytest.mark.req("R34")

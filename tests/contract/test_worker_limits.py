@@ -8,7 +8,7 @@ import pytest
 import deltasql
 from builders import a_table, an_add
 from deltasql.events import CheckpointWritten, VersionMirrored
-from deltasql.mirror.rate import Rate
+from deltasql.mirror.worker.limits import Rate
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants

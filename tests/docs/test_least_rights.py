@@ -11,7 +11,7 @@ import pytest
 import deltasql
 from builders import a_table
 from commands import commands_in, parse_command
-from deltasql.catalog.dialects.postgres_errors import mapped
+from deltasql.database.postgres_errors import mapped
 from deltasql.errors import LoginRefusedError
 from deltasql.settings import Settings
 

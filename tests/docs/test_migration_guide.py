@@ -8,7 +8,7 @@ import pytest
 from commands import commands_in, parse_command
 from deltasql import errors
 from deltasql.cli.imports import import_
-from deltasql.importer.plan_warnings import WarningCode
+from deltasql.imports.plan.listing import WarningCode
 
 PAGE = (Path(__file__).parents[2] / "docs/guides/migration.md").read_text(encoding="utf-8")
 

@@ -17,7 +17,8 @@ from builders import NO_MIRROR, a_table, rows, some
 from commands import commands_in, parse_command
 from deltasql import events
 from deltasql.errors import CatalogUnavailableError, StorageUnavailableError
-from deltasql.mirror.alerting import (
+from deltasql.mirror.compare import Difference, Finding
+from deltasql.mirror.worker.alerts import (
     conflict_alert,
     database_alert,
     differs_alert,
@@ -26,7 +27,6 @@ from deltasql.mirror.alerting import (
     store_alert,
     stuck_alert,
 )
-from deltasql.parity.log import Difference, Finding
 from deltasql.settings import Settings
 from deltasql.sinks import prometheus_sink
 from deltasql.testing import inspect

@@ -13,7 +13,7 @@ from builders import NO_MIRROR, a_table, an_add, paths
 from deltasql.errors import CommitConflictError, OwnershipError, TableStateError
 from deltasql.protocol.codec import decode_commit, digest, serialize_actions
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 
 FAST, SLOW = "after-append-call", "after-lock"

@@ -12,9 +12,9 @@ import deltasql
 import processes
 import toxics
 from builders import NO_MIRROR, a_table, an_add, paths, rows
-from deltasql.catalog import append_groups
+from deltasql.metastore.commit import append as append_groups
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 from forked import in_child
 from groups import commit_in_one_group

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.client.cutover import cut_over
-from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import CutoverError, MalformedActionError, NotResumableError, OwnershipError
-from deltasql.importer import cutover
-from deltasql.protocol.files import commit_key
+from deltasql.imports import cutover
+from deltasql.imports.cutover import cut_over
+from deltasql.imports.job import ImportOptions, TableImport
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 
 pytestmark = pytest.mark.req("R82", "R102")

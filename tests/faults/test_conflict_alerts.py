@@ -8,10 +8,9 @@ from prometheus_client import CollectorRegistry
 
 import deltasql
 from builders import a_table, an_add, rows
-from deltasql.alerts import AlertDesk
 from deltasql.cli.app import JsonLines
 from deltasql.events import Alert, fan_out
-from deltasql.mirror.alerting import stuck_alert
+from deltasql.mirror.worker.alerts import AlertDesk, stuck_alert
 from deltasql.sinks import logging_sink, prometheus_sink
 from foreign import a_foreign_file, put_foreign
 

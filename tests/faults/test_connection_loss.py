@@ -8,7 +8,7 @@ import deltasql
 import toxics
 from builders import NO_MIRROR, a_table, an_add
 from deltasql.errors import CatalogUnavailableError
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 
 

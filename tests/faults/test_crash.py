@@ -11,7 +11,7 @@ import pytest
 import deltasql
 from builders import NO_MIRROR, ids
 from deltasql.testing import inspect
-from deltasql.testing.crash import declared_points, hooked, traced_points
+from deltasql.testing.crash_points import declared_points, hooked, traced_points
 from deltasql.testing.invariants import check_invariants
 from faults.workers import do_crash_work
 from processes import start

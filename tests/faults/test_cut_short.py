@@ -14,10 +14,10 @@ import deltasql
 from builders import NO_MIRROR, a_table, an_add, ids, rows
 from contests import check_settled, contest, saved
 from deltasql.errors import StorageUnavailableError
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 from deltasql.storage.local import LocalStore
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 from histories import History
 from import_rows import book_rows

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.client.cutover import cut_over
-from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import CutoverError
+from deltasql.imports.cutover import cut_over
+from deltasql.imports.job import ImportOptions, TableImport
 from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 

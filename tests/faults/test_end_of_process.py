@@ -12,7 +12,7 @@ COMMON = """
 import atexit, sys, threading, time
 from pathlib import Path
 import deltasql
-import deltasql.mirror.inline
+import deltasql.mirror.after_commit
 from builders import a_table, rows
 catalog = deltasql.connect(f"deltasql://sqlite/{sys.argv[1]}/c.db", **globals().get("options", {}))
 table = a_table(catalog, Path(sys.argv[1]))
@@ -53,7 +53,7 @@ options = {"wrap_store": Hanging}
 """
     + COMMON
     + """
-deltasql.mirror.inline._LONGEST_END_S = 0.2
+deltasql.mirror.after_commit._LONGEST_END_S = 0.2
 hangs.set()
 print(table.append(rows(1)), flush=True)
 """

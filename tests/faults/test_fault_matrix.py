@@ -19,8 +19,7 @@ import uuid
 
 import pytest
 
-from deltasql.testing.faults import Fault, Kind
-from deltasql.testing.faulty import FaultyStore
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind
 from fault_steps import STEPS, Weather, suffer
 from plugins.store_fixtures import _place
 

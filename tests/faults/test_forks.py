@@ -11,7 +11,7 @@ import deltasql
 from builders import NO_MIRROR, a_table, an_add, ids, rows
 from deltasql.errors import DeltaSqlError
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 from forked import in_child
 

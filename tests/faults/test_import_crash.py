@@ -10,13 +10,13 @@ import sys
 import pytest
 
 import deltasql
-from deltasql.client.cutover import cut_over
-from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import DeltaSqlError
-from deltasql.importer import tasks
-from deltasql.protocol.files import commit_key
+from deltasql.imports.cutover import cut_over
+from deltasql.imports.job import ImportOptions, TableImport
+from deltasql.imports.read import tasks
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 from histories import History
 from import_faults import IMPORT_POINTS, truncated
@@ -154,9 +154,9 @@ _CHILD = """
 import sys
 import deltasql
 from deltasql.testing import inspect
-from deltasql.client.imports import ImportOptions, TableImport
-from deltasql.importer import tasks
-from deltasql.importer.engine import LocalEngine
+from deltasql.imports.job import ImportOptions, TableImport
+from deltasql.imports.read import tasks
+from deltasql.imports.engines.local import LocalEngine
 tasks.TASK_VERSIONS, tasks.SEGMENT_BYTES = 3, 20_000
 uri, source, cores = sys.argv[1:4]
 with deltasql.connect(uri) as catalog:

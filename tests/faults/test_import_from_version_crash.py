@@ -10,12 +10,12 @@ import pytest
 
 import deltasql
 from cut_histories import daily_log, do_import, versions_of
-from deltasql.catalog import forgetting
-from deltasql.catalog.rows import TableState
 from deltasql.errors import TableStateError
-from deltasql.importer import tasks
+from deltasql.imports.read import tasks
+from deltasql.metastore import retention
+from deltasql.metastore.table_row import TableState
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from import_rows import book_rows
 from legacy import checkpoint_at
 
@@ -58,7 +58,7 @@ def source(tmp_path, monkeypatch):
     """A log of which the checkpoint at 2 is the nearest; many windows, many steps."""
     monkeypatch.setattr(tasks, "TASK_VERSIONS", 5)
     monkeypatch.setattr(tasks, "SEGMENT_BYTES", 1)
-    monkeypatch.setattr(forgetting, "_STEP", 6)
+    monkeypatch.setattr(retention, "_STEP", 6)
     root = daily_log(tmp_path / "t", 3)
     checkpoint_at(root, 2)
     return root

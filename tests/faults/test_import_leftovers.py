@@ -3,9 +3,9 @@
 import pytest
 
 import deltasql
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 from import_logs import (
     KillError,

@@ -6,13 +6,13 @@ import time
 import pytest
 
 import deltasql
-from deltasql.catalog.bulk_load import BulkLoad
-from deltasql.catalog.importing import Importing
-from deltasql.catalog.stats_fill import StatsFill
 from deltasql.errors import DeltaSqlError, TableStateError
-from deltasql.protocol.files import commit_key
+from deltasql.imports.load.bulk_load import BulkLoad
+from deltasql.imports.load.stats_fill import StatsFill
+from deltasql.imports.load.tables import Importing
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from import_logs import (
     KillError,
     add,
@@ -217,7 +217,7 @@ def test_a_run_whose_table_was_taken_over_is_refused_and_erases_nothing(
         passed.append(name)
         if len(passed) == 1:
             with pytest.raises(KillError), monkeypatch.context() as patched:
-                patched.setattr("deltasql.catalog.importing.Importing.give_up", lambda *_: None)
+                patched.setattr("deltasql.imports.load.tables.Importing.give_up", lambda *_: None)
                 with deltasql.connect(catalog_uri) as other:
                     do_import(other, root, resume=True)
             if how == "is interrupted":

@@ -8,7 +8,7 @@ import deltasql
 from builders import a_table, an_add
 from deltasql.mirror.engine import Mirrored
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 
 

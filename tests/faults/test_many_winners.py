@@ -9,7 +9,7 @@ import deltasql
 import processes
 from builders import NO_MIRROR, a_table, an_add, ids, rows
 from deltasql.errors import CommitConflictError
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 
 pytestmark = pytest.mark.req("R2")

@@ -10,15 +10,14 @@ import pytest
 import deltasql
 import servers
 from builders import NO_MIRROR, a_table, an_add, rows
-from deltasql.catalog.mirror_status import MirrorState
 from deltasql.errors import MirrorLagError, OwnershipError, TableStateError
 from deltasql.events import MirrorConflicted, MirrorFailed, TableFenced, VersionMirrored
 from deltasql.mirror.engine import Mirrored
-from deltasql.protocol.files import commit_key
+from deltasql.mirror.queue import MirrorState
+from deltasql.protocol.log_names import commit_key
 from deltasql.settings import Settings
 from deltasql.testing import inspect
-from deltasql.testing.faults import Fault, Kind
-from deltasql.testing.faulty import FaultyStore
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind
 from deltasql.testing.invariants import check_invariants
 
 LOST_REPLIES = [Kind.FAIL_AFTER, Kind.EXISTS_THOUGH_OURS, Kind.EXISTS_WITHOUT_EFFECT]

@@ -10,10 +10,9 @@ import deltasql
 import servers
 from builders import SCHEMA, a_table, an_add
 from deltasql.events import MirrorFailed, VersionMirrored
-from deltasql.mirror.config import ReconciliationConfig
+from deltasql.mirror.worker.reconciler import ReconciliationConfig
 from deltasql.settings import MirrorSettings, Settings
-from deltasql.testing.faults import Fault, Kind
-from deltasql.testing.faulty import FaultyStore
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind
 from deltasql.testing.invariants import check_invariants
 from processes import until
 
@@ -101,7 +100,7 @@ def test_many_tables_live_through_an_outage(catalog_uri, s3_server, fresh_name, 
 
 def test_stores_that_hang_do_not_starve_the_others(catalog_uri, tmp_path, monkeypatch):
     """More tables hang than may be mirrored at a time; each local table is a store by itself."""
-    monkeypatch.setattr("deltasql.mirror.slots.HUNG_S", 0.2)
+    monkeypatch.setattr("deltasql.mirror.worker.limits.HUNG_S", 0.2)
     over, away = threading.Event(), threading.Event()
 
     def wrap(store):

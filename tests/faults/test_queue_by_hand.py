@@ -9,12 +9,11 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR, a_table, rows
-from deltasql.mirror.reconciler import ReconciliationConfig
-from deltasql.protocol.files import checkpoint_path, commit_key
+from deltasql.mirror.worker.reconciler import ReconciliationConfig
+from deltasql.protocol.log_names import checkpoint_path, commit_key
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing import inspect
-from deltasql.testing.faults import Fault, Kind
-from deltasql.testing.faulty import FaultyStore
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind
 from deltasql.testing.invariants import check_invariants
 from processes import until
 from readers import read_deltalake, read_deltasql

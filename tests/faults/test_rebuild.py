@@ -10,8 +10,8 @@ from builders import NO_MIRROR, a_remove, a_table, an_add, ids, paths, rows
 from commands import data
 from deltasql.errors import ImportDifferenceError, LogGapError, OwnershipError, TableExistsError
 from deltasql.protocol.actions import DomainMetadata
-from deltasql.protocol.files import commit_key
-from deltasql.testing.crash import hooked
+from deltasql.protocol.log_names import commit_key
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 from readers import READERS, read_deltasql
 
@@ -202,7 +202,7 @@ class StopError(Exception):
     ],
 )
 def test_a_rebuild_cut_short_goes_on(catalog_uri, second_uri, tmp_path, monkeypatch, point):
-    monkeypatch.setattr("deltasql.importer.tasks.TASK_VERSIONS", 2)
+    monkeypatch.setattr("deltasql.imports.read.tasks.TASK_VERSIONS", 2)
     with deltasql.connect(catalog_uri) as catalog:
         table = a_table(catalog, tmp_path)
         for number in range(1, 10):
@@ -235,7 +235,7 @@ def test_a_rebuild_that_differs_from_its_log_takes_no_commits(
     catalog_uri, second_uri, tmp_path, monkeypatch, is_resumed
 ):
     """The comparison is asked; a row that came wrong is found, also by the run after a crash."""
-    from deltasql.importer import rows as importer_rows
+    from deltasql.imports.read import rows as importer_rows
 
     with deltasql.connect(catalog_uri) as catalog:
         table = a_table(catalog, tmp_path)
@@ -256,7 +256,7 @@ def test_a_rebuild_that_differs_from_its_log_takes_no_commits(
 
     with deltasql.connect(second_uri) as catalog:
         with monkeypatch.context() as patched:
-            patched.setattr("deltasql.importer.parse.add_rows", wrong)
+            patched.setattr("deltasql.imports.read.parse.add_rows", wrong)
             expected = StopError if is_resumed else ImportDifferenceError
             with hooked(stop), pytest.raises(expected):
                 catalog.mirror.rebuild("orders", place)

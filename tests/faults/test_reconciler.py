@@ -13,16 +13,15 @@ import pytest
 
 import deltasql
 from builders import a_table, an_add, rows
-from deltasql.alerts import AlertDesk
 from deltasql.errors import AccessDeniedError, ConfigError, StorageUnavailableError
 from deltasql.events import LagMeasured, ReconcilerSwept, ReconcilerTroubled
-from deltasql.mirror.breaker import Breakers
-from deltasql.mirror.reconciler import MirrorReconciler, ReconciliationConfig
-from deltasql.protocol.files import commit_key
+from deltasql.mirror.worker.alerts import AlertDesk
+from deltasql.mirror.worker.limits import Breakers
+from deltasql.mirror.worker.reconciler import MirrorReconciler, ReconciliationConfig
+from deltasql.protocol.log_names import commit_key
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing import inspect
-from deltasql.testing.faults import Fault, Kind
-from deltasql.testing.faulty import FaultyStore
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind
 from deltasql.testing.invariants import check_invariants
 from processes import until
 

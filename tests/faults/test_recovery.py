@@ -9,12 +9,11 @@ import deltasql
 from backups import Backup
 from builders import a_table, an_add, ids, rows
 from deltasql.errors import MirrorConflictError, OwnershipError, TableStateError
-from deltasql.log.owner import OWNER_KEY
+from deltasql.log.owner_marker import OWNER_KEY
 from deltasql.protocol.codec import serialize_actions
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
-from deltasql.testing.faults import Fault, Kind
-from deltasql.testing.faulty import FaultyStore
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind
 from deltasql.testing.invariants import check_invariants
 from readers import READERS, read_deltasql
 

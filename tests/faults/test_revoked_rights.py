@@ -11,7 +11,7 @@ import toxics
 from builders import NO_MIRROR, a_table, an_add
 from deltasql.errors import CommitUnknownError
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 
 TAKE = {

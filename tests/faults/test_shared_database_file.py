@@ -26,7 +26,7 @@ import processes
 from builders import NO_MIRROR, a_table, an_add
 from deltasql.errors import CatalogReplacedError, CommitUnknownError, DeltaSqlError
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 
 pytestmark = pytest.mark.req("R2")

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import deltasql
-from deltasql.client.imports import ImportOptions, TableImport
-from deltasql.importer import tasks
-from deltasql.jobs.engine import SparkEngine
-from deltasql.protocol.files import commit_key
+from deltasql.imports.engines.spark import SparkEngine
+from deltasql.imports.job import ImportOptions, TableImport
+from deltasql.imports.read import tasks
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
 from histories import START, History
 from import_faults import IMPORT_POINTS, truncated

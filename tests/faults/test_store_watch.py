@@ -10,9 +10,8 @@ from prometheus_client import CollectorRegistry
 import deltasql
 import servers
 from builders import SCHEMA, a_table, ids, rows
-from deltasql.alerts import AlertDesk
-from deltasql.client.failures import failure_reason
-from deltasql.client.worker import health_of
+from deltasql.api.mirror import health_of
+from deltasql.api.session import failure_reason
 from deltasql.errors import (
     AccessDeniedError,
     CatalogUnavailableError,
@@ -24,7 +23,8 @@ from deltasql.errors import (
     TableStateError,
 )
 from deltasql.events import CommitFailed, DataWriteFailed, ReconcilerTroubled, StoreUnavailable
-from deltasql.mirror.store_watch import ask_stores, stores_of
+from deltasql.mirror.worker.alerts import AlertDesk
+from deltasql.mirror.worker.store_watch import ask_stores, stores_of
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.sinks import prometheus_sink
 from deltasql.testing import inspect

@@ -11,7 +11,7 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR, a_table, an_add, ids, paths, rows
-from deltasql.catalog.dialects import parts
+from deltasql.database import sqlite as parts
 from deltasql.errors import CommitConflictError, TableStateError
 from deltasql.uri import parse_uri
 

@@ -14,7 +14,7 @@ import toxics
 from builders import NO_MIRROR, SCHEMA, a_table, an_add, rows
 from deltasql.errors import BadArgumentError, CommitUnknownError, OwnershipError
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 from deltasql.uri import parse_uri
 

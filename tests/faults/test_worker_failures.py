@@ -9,10 +9,10 @@ import pytest
 
 import deltasql
 from builders import SCHEMA, a_table, rows
-from deltasql.alerts import AlertDesk
 from deltasql.errors import CatalogUnavailableError
 from deltasql.events import MirrorFailed, ReconcilerTroubled
-from deltasql.mirror.inline import InlineMirror
+from deltasql.mirror.after_commit import InlineMirror
+from deltasql.mirror.worker.alerts import AlertDesk
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.sinks import logging_sink
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import deltasql
 from builders import NO_MIRROR, a_table, an_add, ids, rows
 from deltasql.errors import CommitConflictError, DeltaSqlError
-from deltasql.mirror.reconciler import ReconciliationConfig
+from deltasql.mirror.worker.reconciler import ReconciliationConfig
 from deltasql.settings import MirrorSettings, Settings
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 
 
 def append_many(uri: str, table: str, worker: str, count: str, mirror: str) -> None:

@@ -7,11 +7,11 @@ import pytest
 from builders import some
 from corpora import needs_corpora
 from deltasql.errors import MalformedActionError
-from deltasql.log.checkpoint_rows import read_head
-from deltasql.log.segment import usable_checkpoints
+from deltasql.log.checkpoint_reader import read_head
+from deltasql.log.commits import usable_checkpoints
 from deltasql.protocol.actions import Add, Remove, Sidecar
 from deltasql.protocol.codec import decode_commit
-from deltasql.protocol.files import LOG_FOLDER, LogFile
+from deltasql.protocol.log_names import LOG_FOLDER, LogFile
 from deltasql.storage.local import LocalStore
 from naive_checkpoints import actions_of, add_rows, fast_rows, remove_rows
 

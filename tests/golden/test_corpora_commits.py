@@ -5,9 +5,9 @@ import pytest
 from builders import some
 from corpora import EXPECTED, needs_corpora
 from deltasql.errors import MalformedActionError
-from deltasql.log.segment import build_segment
+from deltasql.log.commits import build_segment
 from deltasql.protocol.codec import decode_commit, serialize_actions
-from deltasql.protocol.files import LogFile, LogFileKind
+from deltasql.protocol.log_names import LogFile, LogFileKind
 from histories import replay
 
 pytestmark = [pytest.mark.req("R26"), needs_corpora]

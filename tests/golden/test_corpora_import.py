@@ -10,8 +10,6 @@ import pytest
 
 import deltasql
 from corpora import EXPECTED, needs_corpora
-from deltasql.catalog.rows import TableState
-from deltasql.client.imports import Imported, ImportOptions, TableImport
 from deltasql.errors import (
     DeltaSqlError,
     LogGapError,
@@ -20,9 +18,11 @@ from deltasql.errors import (
     UnsafePathError,
     UnsupportedFeatureError,
 )
-from deltasql.protocol.files import commit_key
-from deltasql.protocol.identity import path_key
-from deltasql.protocol.schema import StructType, print_schema
+from deltasql.imports.job import Imported, ImportOptions, TableImport
+from deltasql.metastore.table_row import TableState
+from deltasql.protocol.actions import path_key
+from deltasql.protocol.log_names import commit_key
+from deltasql.protocol.schema.types import StructType, print_schema
 from deltasql.testing import inspect
 from readers import read_deltasql
 

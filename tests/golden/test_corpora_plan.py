@@ -7,10 +7,9 @@ import pytest
 
 from corpora import EXPECTED, needs_corpora
 from deltasql.errors import LogGapError, ObjectNotFoundError
-from deltasql.importer.discover import find_logs
-from deltasql.importer.plan import PlanOptions
-from deltasql.importer.reach import find_reach
-from deltasql.importer.read_plan import read_plan
+from deltasql.imports.lake import find_logs
+from deltasql.imports.plan.import_plan import PlanOptions, read_plan
+from deltasql.imports.plan.reachability import find_reach
 from deltasql.storage.local import LocalStore
 
 pytestmark = needs_corpora

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpora import ARCHIVE, EXPECTED, MISSING, needs_corpora
-from deltasql.data.scan import ScanSpec, scan_files
+from deltasql.data.scanner import ScanSpec, scan_files
 from deltasql.protocol.predicate import parse_predicate
-from deltasql.protocol.schema import parse_schema, print_schema
+from deltasql.protocol.schema.types import parse_schema, print_schema
 from deltasql.storage.local import LocalStore
 
 pytestmark = [pytest.mark.req("R26"), needs_corpora]

@@ -13,10 +13,10 @@ import pyarrow.dataset as ds
 import pytest
 
 from deltasql.data.writer import WriteSpec, write_files
-from deltasql.protocol.arrow_schema import from_arrow_schema
 from deltasql.protocol.codec import serialize_actions
-from deltasql.protocol.schema import print_schema
-from deltasql.protocol.stats import parse_stats
+from deltasql.protocol.schema.arrow import from_arrow_schema
+from deltasql.protocol.schema.types import print_schema
+from deltasql.protocol.stats.parse import parse_stats
 from deltasql.storage.local import LocalStore
 
 pytestmark = pytest.mark.req("R26")

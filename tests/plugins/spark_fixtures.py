@@ -4,7 +4,7 @@ import pytest
 
 import delta_spark
 from deltasql.errors import MissingExtraError
-from deltasql.jobs.session import ImportSession, available, import_session
+from deltasql.spark_runtime.launch import ImportSession, available, import_session
 from readers import require
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from action_strategies import ADDS, REMOVES
 from commits import metadata
 from deltasql.errors import MalformedActionError
-from deltasql.log.checkpoint_rows import read_head
+from deltasql.log.checkpoint_reader import read_head
 from deltasql.protocol.actions import Action, Add, DomainMetadata, Protocol, Txn
-from deltasql.protocol.checkpoint import CheckpointShape
+from deltasql.protocol.checkpoint.layout import CheckpointShape
 from naive_checkpoints import (
     CLASSIC,
     KEY,

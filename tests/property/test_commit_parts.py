@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from action_strategies import ACTIONS, ADDS, REMOVES
 from deltasql.errors import MalformedActionError
 from deltasql.protocol.actions import Add, Remove
-from deltasql.protocol.codec import decode_commit, serialize_actions
-from deltasql.protocol.commit_parts import CommitParts, decode_parts
+from deltasql.protocol.codec import CommitParts, decode_commit, decode_parts, serialize_actions
 from mutations import mutated
 
 BLANKS = ("", "", "", " ", "\r", "\t \r")

@@ -10,7 +10,7 @@ from commits import vector
 from contests import saved, state_of
 from deltasql.errors import RecommitError
 from deltasql.protocol.actions import DomainMetadata
-from deltasql.protocol.schema import Primitive, StructField
+from deltasql.protocol.schema.types import Primitive, StructField
 from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 from foreign import a_foreign_file, put_foreign

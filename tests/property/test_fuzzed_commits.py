@@ -15,9 +15,8 @@ import deltasql
 from builders import NO_MIRROR, SCHEMA
 from commits import COMMITS, add
 from deltasql.errors import DeltaSqlError, MalformedActionError
-from deltasql.protocol.actions import Add, CommitInfo, Metadata, Protocol, Remove
+from deltasql.protocol.actions import Add, CommitInfo, Metadata, Protocol, Remove, file_key
 from deltasql.protocol.codec import decode_commit, serialize_actions
-from deltasql.protocol.identity import file_key
 from deltasql.protocol.validate import validate_payload
 from deltasql.testing import inspect
 from histories import replay

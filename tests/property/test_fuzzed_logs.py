@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from corpora import ARCHIVE, EXPECTED
-from deltasql.protocol.files import LOG_FOLDER, commit_key
+from deltasql.protocol.log_names import LOG_FOLDER, commit_key
 from histories import History
 from import_judge import Judge
 from limits import Apart, CallDiedError, Taken

@@ -6,8 +6,8 @@ import pytest
 
 import deltasql
 from cut_histories import do_import
-from deltasql.importer import tasks
-from deltasql.protocol.identity import path_key
+from deltasql.imports.read import tasks
+from deltasql.protocol.actions import path_key
 from deltasql.testing import inspect
 from histories import History
 from legacy import checkpoint_at

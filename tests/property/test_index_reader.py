@@ -3,8 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deltasql.protocol.index_reader import index_reader
-from deltasql.protocol.stats import index_bounds, parse_stats
+from deltasql.protocol.stats.parse import index_bounds, index_reader, parse_stats
 from stats_strategies import COLUMNS, RAW, written
 
 

@@ -3,9 +3,8 @@
 import pytest
 from hypothesis import given
 
-from deltasql.protocol.actions import Add, CommitInfo, Remove
-from deltasql.protocol.identity import file_key
-from deltasql.protocol.net_actions import NetActions
+from deltasql.protocol.actions import Add, CommitInfo, Remove, file_key
+from deltasql.protocol.changes import NetActions
 from histories import replay
 from history_strategies import COMMIT, HISTORIES
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltasql.errors import DeltaSqlError, LogGapError, MalformedActionError, VersionNotFoundError
-from deltasql.importer.listing import sort_listing
-from deltasql.importer.plan import PlanOptions, plan_listing
-from deltasql.protocol.files import LOG_FOLDER, LogFile, commit_name
+from deltasql.imports.plan.import_plan import PlanOptions, plan_listing
+from deltasql.imports.plan.listing import sort_listing
+from deltasql.protocol.log_names import LOG_FOLDER, LogFile, commit_name
 from deltasql.storage.port import ObjectInfo
 from log_listings import UUIDS, classic, multipart, v2
 

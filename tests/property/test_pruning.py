@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltasql.protocol.arrow_schema import to_arrow_type
-from deltasql.protocol.columns import leaves
 from deltasql.protocol.predicate import index_ranges, may_match, parse_predicate, to_arrow
-from deltasql.protocol.schema import (
+from deltasql.protocol.schema.arrow import to_arrow_type
+from deltasql.protocol.schema.columns import leaves
+from deltasql.protocol.schema.types import (
     BOOLEAN,
     BYTE,
     DATE,
@@ -27,8 +27,8 @@ from deltasql.protocol.schema import (
     StructField,
     StructType,
 )
-from deltasql.protocol.stats import index_bounds, parse_stats
-from deltasql.protocol.stats_build import Summary, build_stats
+from deltasql.protocol.stats.build import Summary, build_stats
+from deltasql.protocol.stats.parse import index_bounds, parse_stats
 from deltasql.protocol.values import print_partition_value, round_to_float
 from exact_answers import evaluate
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltasql.catalog.reach import POINT, UNBOUNDED, least_low, reach_of, reaches_of
+from deltasql.metastore.stats_index import POINT, UNBOUNDED, least_low, reach_of, reaches_of
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e150, max_value=1e150)
 ENDS = st.one_of(FINITE, st.integers(-(2**54), 2**54).map(float), st.just(math.inf))

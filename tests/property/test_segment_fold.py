@@ -6,12 +6,11 @@ import pyarrow as pa
 import pytest
 
 from builders import a_remove, an_add
-from deltasql.catalog.later_actions import AN_ADD, Keys, LaterActions, keys_of
-from deltasql.catalog.segment_fold import SegmentFold
-from deltasql.importer.commit_files import CommitFile
-from deltasql.importer.parse import WindowReader
+from deltasql.imports.load.window import AN_ADD, Keys, LaterActions, SegmentFold, keys_of
+from deltasql.imports.plan.commit_files import CommitFile
+from deltasql.imports.read.parse import WindowReader
+from deltasql.protocol.actions import hash_key
 from deltasql.protocol.codec import serialize_actions
-from deltasql.protocol.identity import hash_key
 
 NAMES = ("path", "added_version", "removed_version", "removal")
 PATHS = [f"f{number}" for number in range(7)]

@@ -14,7 +14,7 @@ import deltasql
 from builders import NO_MIRROR
 from deltasql.protocol.actions import Add
 from deltasql.protocol.predicate import parse_predicate
-from deltasql.protocol.schema import parse_schema
+from deltasql.protocol.schema.types import parse_schema
 from deltasql.protocol.values import parse_partition_value
 from exact_answers import evaluate
 

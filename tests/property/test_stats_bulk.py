@@ -6,9 +6,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltasql.catalog.stats_bulk import bulk_index_rows
-from deltasql.catalog.stats_index import StatsColumn, index_kind, index_rows
-from deltasql.protocol.stats import parse_stats
+from deltasql.imports.load.stats_fill import bulk_index_rows
+from deltasql.metastore.stats_index import StatsColumn, index_kind, index_rows
+from deltasql.protocol.stats.parse import parse_stats
 from stats_strategies import COLUMNS, RAW, written
 
 PAIRS = [

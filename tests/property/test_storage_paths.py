@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deltasql.errors import UnsafePathError
-from deltasql.storage.keys import check_key
 from deltasql.storage.location import canonical_location, parse_location
 from deltasql.storage.paths import (
     AbsoluteObject,
     RelativeKey,
+    check_key,
     encode_path,
     hive_escape,
     resolve_path,

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import deltasql
 from builders import SCHEMA, a_remove, an_add
-from deltasql.catalog.objects import vector_path
 from deltasql.errors import DeltaSqlError
+from deltasql.metastore.references import vector_path
 from deltasql.protocol.actions import Add, DeletionVector, Protocol, Remove
 from deltasql.protocol.codec import decode_commit
 from deltasql.testing import inspect

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltasql.data.scan import ScanSpec, output_schema, scan_files
+from deltasql.data.scanner import ScanSpec, output_schema, scan_files
 from deltasql.data.writer import WriteSpec, write_files
-from deltasql.protocol.arrow_schema import from_arrow_schema
 from deltasql.protocol.predicate import may_match, parse_predicate, to_arrow
-from deltasql.protocol.stats import parse_stats
+from deltasql.protocol.schema.arrow import from_arrow_schema
+from deltasql.protocol.stats.parse import parse_stats
 from deltasql.storage.memory import MemoryStore
 
 pytestmark = pytest.mark.req("R40")

@@ -17,7 +17,7 @@ from deltasql.errors import (
     StreamError,
     VersionNotFoundError,
 )
-from deltasql.protocol.schema import Primitive, StructField
+from deltasql.protocol.schema.types import Primitive, StructField
 from readers import sort_rows
 from streams import Driver, Sink, deltas, ours
 

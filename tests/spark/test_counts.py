@@ -9,7 +9,7 @@ import pytest
 import deltasql
 import deltasql.spark
 from builders import a_table
-from deltasql.spark.read import CountedFrame
+from deltasql.spark.read.dataframe import CountedFrame
 
 pytestmark = pytest.mark.req("R26")
 ROWS = pa.table({"id": pa.array([3, None, 7, 5], pa.int64()), "p": ["x", "x", "y", None]})

@@ -1,7 +1,7 @@
 """Spark's page says what our jobs are for."""
 
 import deltasql.spark
-from deltasql.spark.job_names import named_jobs
+from deltasql.spark.session.spark_session import named_jobs
 
 
 def test_the_jobs_of_a_write_are_named(session, catalog_uri, tmp_path):

@@ -6,7 +6,7 @@ from pyspark.sql.datasource import DataSourceReader
 import deltasql
 import deltasql.spark
 from builders import a_table, rows
-from deltasql.spark.table_reader import TableReader
+from deltasql.spark.source.batch_reader import TableReader
 from streams import Sink, ids, ours
 
 pytestmark = pytest.mark.req("R26")

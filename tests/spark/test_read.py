@@ -20,7 +20,7 @@ from deltasql.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from deltasql.spark.attached import _remembered
+from deltasql.spark.read.read_marks import _remembered
 from readers import read_deltasql, sort_rows
 
 pytestmark = pytest.mark.req("R26")

@@ -18,9 +18,9 @@ from deltasql.errors import (
     TableNotFoundError,
     UnsupportedFeatureError,
 )
-from deltasql.spark.sink_options import batch_options, stream_options
+from deltasql.spark.source.source_options import batch_options, stream_options
 from deltasql.testing import check_invariants
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from spark_sinks import SparkBatch, SparkJob
 
 
@@ -119,7 +119,7 @@ def test_a_batch_whose_token_is_forgotten(uri, table):
     job = SparkBatch(uri)
     job.commit(job.task(1), batch=3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("deltasql.catalog.catalog.SqlCatalog.version_of", lambda *_: None)
+        patch.setattr("deltasql.metastore.registry.SqlCatalog.version_of", lambda *_: None)
         job.commit(job.task(1), batch=3)
     assert ids(table) == [1]
 

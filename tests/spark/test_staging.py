@@ -9,7 +9,7 @@ import pytest
 import deltasql
 import deltasql.spark
 from deltasql.errors import InvalidCommitError, UnsupportedFeatureError
-from deltasql.protocol.files import checkpoint_path
+from deltasql.protocol.log_names import checkpoint_path
 from deltasql.testing.invariants import check_invariants
 from readers import read_deltasql, sort_rows
 from staged_tables import ORDERS, order, place, rows_of, staged_folders

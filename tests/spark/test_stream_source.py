@@ -10,7 +10,7 @@ import delta_spark
 import deltasql
 import deltasql.spark
 from builders import a_table, rows
-from deltasql.protocol.schema import Primitive, StructField
+from deltasql.protocol.schema.types import Primitive, StructField
 from streams import Driver, Sink, append, deltas, ids, ours
 
 pytestmark = pytest.mark.req("R26")

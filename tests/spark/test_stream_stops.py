@@ -6,7 +6,6 @@ import pytest
 
 from builders import a_table, rows
 from contests import contest
-from deltasql.catalog.forgetting import ForgetPlan, Forgetting
 from deltasql.errors import (
     CorruptDataError,
     SchemaError,
@@ -15,7 +14,8 @@ from deltasql.errors import (
     VacuumedError,
     VersionNotFoundError,
 )
-from deltasql.protocol.schema import Primitive, StructField
+from deltasql.metastore.retention import ForgetPlan, Forgetting
+from deltasql.protocol.schema.types import Primitive, StructField
 from deltasql.testing import inspect
 from streams import Driver, append, ids
 

@@ -9,7 +9,7 @@ import delta_spark
 import deltasql
 import transaction_driver
 from deltasql.testing import check_invariants
-from deltasql.testing.crash import traced_points
+from deltasql.testing.crash_points import traced_points
 from readers import read_deltasql
 from staged_tables import rows_of
 

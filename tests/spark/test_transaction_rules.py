@@ -16,7 +16,7 @@ from deltasql.errors import (
     TableNotFoundError,
     UnsupportedFeatureError,
 )
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from deltasql.testing.invariants import check_invariants
 from staged_tables import (
     ORDERS,
@@ -161,7 +161,7 @@ def test_spark_without_deltas_jar_is_told_how_to_get_it(tmp_path):
     code = f"""
 import deltasql.spark
 from deltasql.errors import MissingExtraError
-from deltasql.jobs.session import import_session
+from deltasql.spark_runtime.launch import import_session
 session = import_session("local[1]", {{}})
 try:
     deltasql.spark.sql(session.spark, "deltasql://sqlite/{tmp_path}/c.db", "DELETE FROM orders")

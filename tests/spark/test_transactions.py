@@ -8,7 +8,7 @@ import deltasql
 import deltasql.spark
 from builders import some
 from delta_spark import read_delta_spark
-from deltasql.client.plans import live_adds
+from deltasql.api.write.operations import live_adds
 from deltasql.errors import (
     CommitConflictError,
     InvalidCommitError,

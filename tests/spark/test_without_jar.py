@@ -3,7 +3,7 @@
 import pytest
 
 import spark_no_jar
-from deltasql.spark.delta import PACKAGE
+from deltasql.spark.session.delta_jar import PACKAGE
 
 
 @pytest.mark.verify

@@ -8,7 +8,7 @@ from builders import a_table, ids
 from deltasql.errors import CommitConflictError
 from deltasql.spark import write
 from deltasql.testing import check_invariants
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 from readers import read_deltasql
 
 

@@ -18,7 +18,7 @@ from deltasql.errors import (
 )
 from deltasql.spark import write
 from deltasql.testing import check_invariants
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 
 ROWS = 100
 

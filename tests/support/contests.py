@@ -4,7 +4,7 @@ import pytest
 
 from builders import NO_MIRROR, rows
 from deltasql.errors import RecommitError
-from deltasql.mirror.saved import SAVED
+from deltasql.maintenance.settlement import SAVED
 from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 from foreign import a_foreign_file, place_of, put_foreign

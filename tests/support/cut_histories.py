@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 
 import deltasql
-from deltasql.catalog.checkpoint_source import CheckpointSource
-from deltasql.client.imports import Imported, ImportOptions, TableImport
-from deltasql.log.checkpoint import CheckpointWriter
-from deltasql.mirror.checkpoint_rows import checkpoint_rows
-from deltasql.parity.row_digests import WrittenRows
-from deltasql.protocol.checkpoint import CheckpointShape
-from deltasql.protocol.files import checkpoint_path, commit_key
+from deltasql.imports.job import Imported, ImportOptions, TableImport
+from deltasql.log.checkpoint_writer import CheckpointWriter
+from deltasql.metastore.snapshot.checkpoint_source import CheckpointSource
+from deltasql.mirror.checkpoints.check import WrittenRows
+from deltasql.mirror.checkpoints.write import checkpoint_rows
+from deltasql.protocol.checkpoint.layout import CheckpointShape
+from deltasql.protocol.log_names import checkpoint_path, commit_key
 from deltasql.testing import inspect
 from histories import START, History
 

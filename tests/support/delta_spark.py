@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from deltasql.jobs.environment import environment
+from deltasql.spark_runtime.java import environment
 from readers import Rows, require, sort_rows
 
 ROOT = Path(__file__).parents[2]

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from deltasql.protocol.predicate_ast import Column, Predicate
-from deltasql.protocol.predicate_match import Facts, _exactly, answers
+from deltasql.protocol.predicate.ast import Column, Predicate
+from deltasql.protocol.predicate.prune import Facts, _exactly, answers
 from deltasql.protocol.values import Value
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import deltasql
 from builders import SCHEMA, rows
-from deltasql.alerts import Alert, AlertDesk
 from deltasql.errors import StorageError
-from deltasql.events import CheckpointFailed, Event
-from deltasql.protocol.files import LAST_CHECKPOINT
+from deltasql.events import Alert, CheckpointFailed, Event
+from deltasql.mirror.worker.alerts import AlertDesk
+from deltasql.protocol.log_names import LAST_CHECKPOINT
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing import inspect
-from deltasql.testing.faults import Fault, Kind
+from deltasql.testing.faulty_store import Fault, Kind
 from deltasql.testing.invariants import check_invariants
 
 WORKER = Settings(mirror=MirrorSettings(mode="worker", checkpoint_interval=2))

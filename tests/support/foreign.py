@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from builders import rows
 from deltasql.protocol.actions import Action, Add, CommitInfo
 from deltasql.protocol.codec import serialize_actions
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 
 
 def place_of(table) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 
 TABLE_ID = "3d5b7a52-6a6c-4d0e-9f6e-0f8f5f1f9a11"
 

@@ -8,7 +8,7 @@ import deltasql
 import processes
 from builders import an_add
 from deltasql.testing import inspect
-from deltasql.testing.crash import hooked
+from deltasql.testing.crash_points import hooked
 
 # Where an append that is sent alone stops first, by database.
 _ALONE = {"before-begin", "before-append-call"}

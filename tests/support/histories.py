@@ -7,8 +7,8 @@ from pathlib import Path
 
 from deltasql.protocol.actions import Action
 from deltasql.protocol.codec import decode_commit
-from deltasql.protocol.files import commit_key
-from deltasql.protocol.replay import TableState
+from deltasql.protocol.log_names import commit_key
+from deltasql.testing.invariants import TableState
 
 _SCHEMA = json.dumps(
     {

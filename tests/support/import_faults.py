@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 
 # where, and at the how-manieth passing
 IMPORT_POINTS = [

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 import deltasql
 from builders import NO_MIRROR
-from deltasql.catalog.rows import TableRow, TableState
-from deltasql.client.imports import Imported, TableImport
 from deltasql.errors import DeltaSqlError
-from deltasql.importer.plan import ImportPlan
-from deltasql.protocol.files import LOG_FOLDER, commit_key
+from deltasql.imports.job import Imported, TableImport
+from deltasql.imports.plan.import_plan import ImportPlan
+from deltasql.metastore.table_row import TableRow, TableState
+from deltasql.protocol.log_names import LOG_FOLDER, commit_key
 from deltasql.testing import inspect
 from limits import Taken, measured
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from deltasql.catalog.importing import Importing
-from deltasql.client.imports import ImportOptions, TableImport
-from deltasql.importer import load, tasks
-from deltasql.protocol.files import commit_key
+from deltasql.imports.job import ImportOptions, TableImport
+from deltasql.imports.load import loader
+from deltasql.imports.load.tables import Importing
+from deltasql.imports.read import tasks
+from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
 
 START = 1_700_000_000_000
@@ -102,7 +103,7 @@ def cut_by(monkeypatch, sizes):
             waiting = waiting[count:]
 
     monkeypatch.setattr(tasks, "TASK_VERSIONS", 1)
-    monkeypatch.setattr(load, "cut_segments", segments)
+    monkeypatch.setattr(loader, "cut_segments", segments)
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from deltasql.importer.listing import sort_listing
-from deltasql.importer.plan import ImportPlan, PlanOptions, plan_listing
-from deltasql.protocol.files import LOG_FOLDER, commit_name
+from deltasql.imports.plan.import_plan import ImportPlan, PlanOptions, plan_listing
+from deltasql.imports.plan.listing import sort_listing
+from deltasql.protocol.log_names import LOG_FOLDER, commit_name
 from deltasql.storage.port import ObjectInfo
 
 URI = "memory://lake/t"

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltasql.protocol.files import LOG_FOLDER, commit_key
+from deltasql.protocol.log_names import LOG_FOLDER, commit_key
 from histories import History
 from mutations import mutated
 from plain_checkpoints import SCHEMA, checkpoint_of, parquet_of

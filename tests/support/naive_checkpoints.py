@@ -8,11 +8,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltasql.catalog.commit_rows import file_columns, parsed_stats
-from deltasql.log.checkpoint_rows import checkpoint_parts, read_files
+from deltasql.log.checkpoint_reader import checkpoint_parts, read_files
+from deltasql.metastore.commit.insert import file_columns, parsed_stats
 from deltasql.protocol.actions import Action, Add, Remove
 from deltasql.protocol.codec import dump_values, from_json_object
-from deltasql.protocol.files import LOG_FOLDER, LogFile, checkpoint_path
+from deltasql.protocol.log_names import LOG_FOLDER, LogFile, checkpoint_path
 from deltasql.storage.memory import MemoryStore
 from deltasql.storage.port import ObjectStore
 

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Self
 
 import deltasql
-from deltasql.client.imports import Imported, ImportOptions, TableImport
-from deltasql.protocol.files import LOG_FOLDER, commit_key
-from deltasql.protocol.identity import path_key
+from deltasql.imports.job import Imported, ImportOptions, TableImport
+from deltasql.protocol.actions import path_key
+from deltasql.protocol.log_names import LOG_FOLDER, commit_key
 from deltasql.testing import inspect
 from histories import History
 

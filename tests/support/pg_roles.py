@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 
 import deltasql
-from deltasql.client.connect import initialize, open_database
+from deltasql.api.connect import initialize, open_database
 from deltasql.uri import parse_uri
 from pg_server import PostgresServer
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltasql.protocol.arrow_schema import from_arrow_schema
+from deltasql.protocol.schema.arrow import from_arrow_schema
 from deltasql.protocol.values import Value
 
 NAN, INF = float("nan"), float("inf")

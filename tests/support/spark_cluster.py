@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from deltasql.jobs.java import find_java
+from deltasql.spark_runtime.java import find_java
 from server_process import Server, Unavailable, free_port, start
 
 WORKERS = ("127.0.0.1", "127.0.0.2")

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import deltasql
-from deltasql.client.engines import choose_engine
-from deltasql.client.imports import ImportOptions, TableImport
 from deltasql.errors import DeltaSqlError
-from deltasql.importer import tasks
-from deltasql.importer.progress import Progress
+from deltasql.imports.engines.local import choose_engine
+from deltasql.imports.job import ImportOptions, TableImport
+from deltasql.imports.load.loader import Progress
+from deltasql.imports.read import tasks
 from deltasql.testing import inspect
 from spark_stores import Opener, Through
 

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 import delta_spark
 from builders import paths
-from deltasql.spark.small_frames import SMALL_ROWS
+from deltasql.spark.write.dataframe_writer import SMALL_ROWS
 from readers import read_deltalake, read_deltasql, sort_rows
 
 COLUMNS = "id long, name string, day string"

@@ -25,7 +25,7 @@ def run(uri: str, place: Path) -> dict[str, Any]:
 
 def steps(uri: str, place: str) -> dict[str, Any]:
     from deltasql import spark as ds
-    from deltasql.jobs.session import import_session
+    from deltasql.spark_runtime.launch import import_session
 
     spark = import_session("local[2]", {}).spark
     told: dict[str, Any] = {}

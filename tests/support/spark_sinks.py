@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from builders import rows
-from deltasql.spark.datasource import DeltaSqlSource
+from deltasql.spark.source.datasource import DeltaSqlSource
 
 
 def copied(value: Any) -> Any:

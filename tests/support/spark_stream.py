@@ -41,7 +41,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def main() -> None:
-    from deltasql.jobs.session import import_session
+    from deltasql.spark_runtime.launch import import_session
 
     uri, checkpoint, mode = sys.argv[1:]
     spark = import_session("local[2]", _SMALL).spark

@@ -17,8 +17,8 @@ def start(uri: str, rows: int, **env: str) -> subprocess.Popen[str]:
 
 
 def main() -> None:
-    from deltasql.jobs.session import import_session
     from deltasql.spark import write
+    from deltasql.spark_runtime.launch import import_session
 
     uri, rows = sys.argv[1], int(sys.argv[2])
     spark = import_session("local[2]", {}).spark

@@ -5,8 +5,8 @@ from decimal import Decimal as Number
 
 from hypothesis import strategies as st
 
-from deltasql.protocol.columns import leaves
-from deltasql.protocol.schema import (
+from deltasql.protocol.schema.columns import leaves
+from deltasql.protocol.schema.types import (
     BOOLEAN,
     BYTE,
     DATE,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from builders import rows
-from deltasql.spark.datasource import DeltaSqlSource
+from deltasql.spark.source.datasource import DeltaSqlSource
 from readers import Rows, sort_rows
 
 Batches = list[Rows]

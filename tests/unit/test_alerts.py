@@ -7,14 +7,14 @@ import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-from deltasql.alerts import (
+from deltasql.events import Alert, VersionMirrored
+from deltasql.mirror.worker.alerts import (
     AlertDesk,
     BackgroundSink,
     command_alerts,
     log_alerts,
     webhook_alerts,
 )
-from deltasql.events import Alert, VersionMirrored
 from deltasql.sinks import logging_sink
 
 ALERT = Alert(

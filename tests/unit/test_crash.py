@@ -9,8 +9,8 @@ import pytest
 
 from deltasql.crash import crash_point, hook_from_env, install
 from deltasql.errors import ConfigError
-from deltasql.testing import crash as testing_crash
-from deltasql.testing.crash import declared_points, hooked, traced_points
+from deltasql.testing import crash_points as testing_crash
+from deltasql.testing.crash_points import declared_points, hooked, traced_points
 
 SCRIPT = """
 from deltasql.crash import crash_point
@@ -59,7 +59,7 @@ def test_the_process_dies_at_the_named_passage(tmp_path, at, trace):
 def test_the_environment_is_ignored_without_the_testing_switch(tmp_path):
     lived = run(DELTASQL_CRASH_AT="a", DELTASQL_TESTING="0")
     assert (lived.returncode, lived.stdout) == (0, b"lived\n")
-    enabled = "from deltasql.testing.crash import enable; enable()\n" + SCRIPT
+    enabled = "from deltasql.testing.crash_points import enable; enable()\n" + SCRIPT
     assert run(enabled, DELTASQL_CRASH_AT="a", DELTASQL_TESTING="0").returncode == -signal.SIGKILL
 
 

@@ -1,1 +1,4 @@
-"""What users hold in their hands: connect, Catalog, Table, Transaction, Scan."""
+"""What users hold: catalogs, tables, transactions, scans.
+
+Spark and the command line are built on it. Start with `connect`, then `catalog` and `table`.
+"""

@@ -8,33 +8,35 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from deltasql.catalog.copies import COPIES
-from deltasql.catalog.forgetting import ForgetPlan, Forgetting
-from deltasql.catalog.rows import TableRow, TableState
-from deltasql.client.creation import TableSpec
-from deltasql.client.mirror import Mirror
-from deltasql.client.new_table import create_empty, plan_table
-from deltasql.client.opening import LazySession
-from deltasql.client.purge import purge_table
-from deltasql.client.session import Session
-from deltasql.client.staging import CommitOptions
-from deltasql.client.table import Table
-from deltasql.client.take_back import take_back
-from deltasql.client.transaction import Transaction
-from deltasql.client.undrop import DroppedTable, dropped_tables, undrop_table
-from deltasql.client.write_desk import WriteDesk
+from deltasql.api.mirror import Mirror
+from deltasql.api.session import LazySession, Session
+from deltasql.api.table import Table
+from deltasql.api.transaction import Transaction
+from deltasql.api.write.create import TableSpec, create_empty, plan_table
+from deltasql.api.write.staged_table import CommitOptions
+from deltasql.api.write.two_step import WriteDesk
 from deltasql.crash import crash_point
 from deltasql.errors import BadArgumentError, TableExistsError, TableStateError
+from deltasql.maintenance.drop import (
+    DroppedTable,
+    dropped_tables,
+    purge_table,
+    take_back,
+    undrop_table,
+)
+from deltasql.metastore.log_state import COPIES
+from deltasql.metastore.retention import ForgetPlan, Forgetting
+from deltasql.metastore.table_row import TableRow, TableState
 from deltasql.protocol.properties import read_interval
 from deltasql.runtime.connection import Connection
 from deltasql.storage.resolve import StoreOpener, canonical_location, location_key
 
 if TYPE_CHECKING:
-    from deltasql.client.engines import EngineKind
-    from deltasql.client.import_desk import ImportDesk
-    from deltasql.client.imports import Imported
-    from deltasql.importer.cutover import CutOver
-    from deltasql.importer.progress import Observer
+    from deltasql.api.imports import ImportDesk
+    from deltasql.imports.cutover import CutOver
+    from deltasql.imports.engines.local import EngineKind
+    from deltasql.imports.job import Imported
+    from deltasql.imports.load.loader import Observer
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ class Catalog:
             LogGapError, MalformedActionError, UnsupportedFeatureError: the log cannot be imported;
                 whole versions before the fault stay for `resume`.
         """
-        from deltasql.client.import_call import ImportCall  # noqa: PLC0415 (pyarrow)
+        from deltasql.api.imports import ImportCall  # noqa: PLC0415 (pyarrow)
 
         call = ImportCall(engine, master, conf or {}, on_progress)
         return call.run(self._lazy.create().connection, source, name, options)
@@ -171,7 +173,7 @@ class Catalog:
     @property
     def imports(self) -> ImportDesk:
         """Where imports are planned, run and compared step by step."""
-        from deltasql.client.import_desk import ImportDesk  # noqa: PLC0415 (pyarrow)
+        from deltasql.api.imports import ImportDesk  # noqa: PLC0415 (pyarrow)
 
         return ImportDesk(self._lazy)
 
@@ -183,7 +185,7 @@ class Catalog:
         Raises:
             CutoverError: the import is behind the log, or others are always faster.
         """
-        from deltasql.client.cutover import cut_over  # noqa: PLC0415 (pyarrow)
+        from deltasql.imports.cutover import cut_over  # noqa: PLC0415 (pyarrow)
 
         return cut_over(self._connection, name, fence=fence, follow=follow)
 

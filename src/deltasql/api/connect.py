@@ -9,18 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deltasql.catalog import migrations
-from deltasql.catalog.catalog import SqlCatalog, find_identity
-from deltasql.catalog.database import Database
-from deltasql.client.catalog import Catalog
-from deltasql.client.opening import LazySession
-from deltasql.client.session import Session
+from deltasql.api.catalog import Catalog
+from deltasql.api.session import LazySession, Session
 from deltasql.clock import Clock, now_ms
+from deltasql.database import migrations
+from deltasql.database.port import Database
 from deltasql.errors import ConfigError, SchemaMissingError
 from deltasql.events import Sink, fan_out
-from deltasql.runtime.connection import Connection
-from deltasql.runtime.stores import Stores
-from deltasql.runtime.user import commit_user
+from deltasql.metastore.registry import SqlCatalog, find_identity
+from deltasql.runtime.connection import Connection, Stores, commit_user
 from deltasql.settings import Settings
 from deltasql.sinks import logging_sink
 from deltasql.uri import CatalogUri, PostgresUri, parse_uri
@@ -98,12 +95,10 @@ def open_database(
         SchemaMissingError: it is a file without a catalog, and none may be made there.
     """
     if isinstance(uri, PostgresUri):
-        from deltasql.catalog.dialects.postgres import (  # noqa: PLC0415 (heavy, one of two)
-            PostgresDatabase,
-        )
+        from deltasql.database.postgres import PostgresDatabase  # noqa: PLC0415 (heavy, one of two)
 
         return PostgresDatabase(uri.conninfo(), uri.schema, clock=clock)
-    from deltasql.catalog.dialects.sqlite import SqliteDatabase  # noqa: PLC0415 (heavy)
+    from deltasql.database.sqlite import SqliteDatabase  # noqa: PLC0415 (heavy)
 
     return SqliteDatabase(Path(uri.path), must_exist=not may_create, clock=clock)
 

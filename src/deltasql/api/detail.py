@@ -1,16 +1,21 @@
-"""What a table is now, as plain values for people and programs."""
+"""What a table is now, as plain values; arguments and points in time as users write them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Any, Literal, TypeGuard
 
-from deltasql.catalog.rows import TableRow, TableState
-from deltasql.catalog.snapshots import Snapshot
-from deltasql.client.session import Session
-from deltasql.client.times import time_text
-from deltasql.mirror.mode import mirror_mode
+from deltasql.api.session import Session
+from deltasql.errors import BadArgumentError
+from deltasql.metastore.snapshot.snapshot import Snapshot
+from deltasql.metastore.table_row import TableRow, TableState
+from deltasql.mirror.queue import mirror_mode
 from deltasql.protocol.features import is_fenced, reader_features, writer_features
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 _IMPORT = (
     "source_uri",
@@ -21,6 +26,94 @@ _IMPORT = (
     "cut_over_at",
     "from_version",
 )
+
+
+def is_token(value: object) -> TypeGuard[str]:
+    """Tell whether a value is a text that both databases can keep as a token."""
+    return isinstance(value, str) and bool(value) and "\x00" not in value
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Tell whether a value is a whole number; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_version(version: object, name: str = "version") -> None:
+    """Refuse what is no version.
+
+    Raises:
+        BadArgumentError: names the argument.
+    """
+    if version is not None and not is_whole(version):
+        raise BadArgumentError(f"{name} is {version!r}, not the number of a version.")
+
+
+def check_filter(where: object, *, is_required: bool = False) -> None:
+    """Refuse what is no text of a filter.
+
+    Raises:
+        BadArgumentError: says what a filter is.
+    """
+    if isinstance(where, str) or (where is None and not is_required):
+        return
+    raise BadArgumentError(
+        f"where is {where!r}, not a filter.", hint="Give a text such as \"day = '2026-01-31'\"."
+    )
+
+
+def columns_or_none(columns: object) -> tuple[str, ...] | None:
+    """Return a choice of columns as a value; None is all of them.
+
+    Raises:
+        BadArgumentError: it is no list of names.
+    """
+    if columns is None:
+        return None
+    is_list = isinstance(columns, Sequence) and not isinstance(columns, str | bytes)
+    if not is_list or not all(isinstance(name, str) for name in columns):  # type: ignore[attr-defined]
+        raise BadArgumentError(
+            f"columns is {columns!r}, not a list of names.", hint='Give a list such as ["id"].'
+        )
+    return tuple(columns)  # type: ignore[arg-type]
+
+
+def to_ms(moment: datetime | date | int | str, zone: tzinfo = UTC) -> int:
+    """Return a datetime, a date, ISO text or a number of milliseconds; no zone means `zone`.
+
+    Parts of a millisecond are cut off: a moment before a commit does not see it.
+
+    Raises:
+        BadArgumentError: it is no time.
+    """
+    if is_whole(moment):
+        return moment
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError as error:
+            raise _no_time(moment) from error
+    if isinstance(moment, date) and not isinstance(moment, datetime):
+        moment = datetime.combine(moment, time.min)
+    if not isinstance(moment, datetime) or moment != moment:  # noqa: PLR0124 (pandas' NaT)
+        raise _no_time(moment)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone)
+    return int((moment - _EPOCH) // _MILLISECOND)
+
+
+def time_text(milliseconds: int) -> str:
+    """Return a time in UTC as ISO text; outside of the years 1 to 9999, as its number."""
+    try:
+        return (_EPOCH + milliseconds * _MILLISECOND).isoformat()
+    except OverflowError:
+        return f"{milliseconds} ms since 1970"
+
+
+def _no_time(given: object) -> BadArgumentError:
+    return BadArgumentError(
+        f"{given!r} is not a time.",
+        hint="Give a datetime, a text like 2026-01-31T12:00:00Z, or milliseconds since 1970.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,33 +4,139 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deltasql.catalog.copies import require_own_log
-from deltasql.catalog.rows import TableRow, TableState
-from deltasql.client.detail import LogLag, log_lag, mirror_detail
-from deltasql.client.opening import LazySession
-from deltasql.client.session import Session
-from deltasql.client.worker import health_of, make_reconciler
-from deltasql.errors import BadArgumentError, DeltaSqlError, LeaseLostError, VersionNotFoundError
-from deltasql.mirror.cleanup import LogCleanup
-from deltasql.mirror.config import ReconciliationConfig
-from deltasql.mirror.health import HealthServer
-from deltasql.mirror.reconciler import MirrorReconciler
-from deltasql.mirror.recovery import Recovered, Recovery
-from deltasql.mirror.repair import Decision, MirrorRepair
-from deltasql.mirror.settlement import Repaired, Settlement
-from deltasql.mirror.store_watch import ask_stores, stores_of
-from deltasql.mirror.sweep import Sweep
-from deltasql.parity.data_files import compare_data_files
-from deltasql.parity.log import Finding
+from deltasql.api.detail import LogLag, log_lag, mirror_detail
+from deltasql.api.session import LazySession, Session
+from deltasql.errors import (
+    BadArgumentError,
+    ConfigError,
+    DeltaSqlError,
+    LeaseLostError,
+    VersionNotFoundError,
+)
+from deltasql.events import Sink
+from deltasql.maintenance.log_cleanup import LogCleanup
+from deltasql.maintenance.recover import Recovered, Recovery
+from deltasql.maintenance.repair import Decision, MirrorRepair
+from deltasql.maintenance.settlement import Repaired, Settlement
+from deltasql.metastore.log_state import require_own_log
+from deltasql.metastore.table_row import TableRow, TableState
+from deltasql.mirror.compare import Finding, compare_data_files
+from deltasql.mirror.object_tags import ObjectTags
+from deltasql.mirror.queue import mirror_mode
+from deltasql.mirror.worker.alerts import (
+    AlertDesk,
+    BackgroundSink,
+    Sweep,
+    command_alerts,
+    log_alerts,
+    webhook_alerts,
+)
+from deltasql.mirror.worker.health import Health, HealthServer
+from deltasql.mirror.worker.limits import Rate, Wakes, store_of
+from deltasql.mirror.worker.periodic_verify import PeriodicVerify, VerifySources
+from deltasql.mirror.worker.reconciler import MirrorReconciler, ReconciliationConfig
+from deltasql.mirror.worker.store_watch import ask_stores, stores_of
 from deltasql.runtime.connection import Connection
+from deltasql.settings import AlertSettings
 
 if TYPE_CHECKING:
-    from deltasql.client.rebuild import Rebuilt
-    from deltasql.importer.adopt import LogAdopter
+    from deltasql.imports.load.loader import LogAdopter
+    from deltasql.maintenance.rebuild import Rebuilt
+
+_SILENT_S = 30.0
+
+_WAIT_S = 60.0
+_MIRRORED = frozenset({TableState.ACTIVE, TableState.CONFLICT})
+
+
+def make_reconciler(
+    session: Session, repair: MirrorRepair, config: ReconciliationConfig | None = None
+) -> MirrorReconciler:
+    """Return a reconciler over a catalog, with its limits, hints and comparisons."""
+    chosen = session.connection.settings.mirror
+    session.mirroring.checkpoints.rate = Rate.per_minute(chosen.max_checkpoints_per_minute)
+    made = MirrorReconciler(
+        session.mirroring.engine,
+        session.mirroring.engine.tracker,
+        session.mirroring.checkpoints,
+        config or ReconciliationConfig.of(chosen),
+        session.connection.settings,
+        AlertDesk(
+            [session.connection.emit, *alert_sinks(session.connection.settings.alerts)],
+            catalog=session.connection.metastore.identity.catalog_id,
+            worker=session.connection.leases.holder,
+        ),
+        puts=Rate.per_second(chosen.max_puts_per_second),
+        wakes=Wakes(session.connection.metastore.database.watch_commits),
+        sink=session.connection.emit,
+        clock=session.connection.now_ms,
+    )
+    if chosen.verify_interval:
+        made.verify = _verify(session, repair, made)
+    return made
+
+
+def _verify(session: Session, repair: MirrorRepair, worker: MirrorReconciler) -> PeriodicVerify:
+    sources = VerifySources(
+        session.connection.metastore.tables,
+        session.connection.metastore.table_by_id,
+        repair.verify,
+        session.mirroring.verifications,
+        session.connection.leases,
+        ObjectTags(session.connection.metastore.database),
+    )
+    return PeriodicVerify(
+        sources,
+        session.connection.settings.mirror.verify_interval,
+        is_wanted=lambda row: _is_verified(session, row),
+        is_store_up=lambda row: store_of(row.location) not in worker.stores_down(),
+        desk=worker.desk,
+        sink=session.connection.emit,
+    )
+
+
+def _is_verified(session: Session, row: TableRow) -> bool:
+    """A table that is mirrored at all; its own property can switch the comparison off."""
+    try:
+        chosen = session.connection.settings_of(row).mirror
+    except ConfigError:
+        return True  # told by the reconciler; a property that nobody can read excuses no table
+    return mirror_mode(session.connection, row) != "off" and bool(chosen.verify_interval)
+
+
+def health_of(reconciler: MirrorReconciler) -> Health:
+    """Return how a worker tells that it is well."""
+    from prometheus_client import REGISTRY, generate_latest  # noqa: PLC0415 (workers only)
+
+    def is_ready() -> bool:
+        last = reconciler.last_poll_at
+        return last is not None and reconciler.monotonic() - last < _SILENT_S
+
+    def facts() -> dict[str, object]:
+        return {"stores_down": reconciler.stores_down(), "store_errors": reconciler.stores.errors()}
+
+    return Health(is_ready, facts, lambda: generate_latest(REGISTRY))
+
+
+def alert_sinks(settings: AlertSettings) -> Sequence[Sink]:
+    """Return where alerts go: always the log, and what the settings name.
+
+    Raises:
+        ConfigError: a webhook or a command is not usable.
+    """
+    sinks: list[Sink] = [log_alerts]
+    try:
+        if settings.webhook:
+            sinks.append(BackgroundSink(webhook_alerts(settings.webhook)))
+        if settings.command:
+            sinks.append(BackgroundSink(command_alerts(settings.command)))
+    except ValueError as error:
+        raise ConfigError(f"Alerts cannot be sent: {error}.") from error
+    return sinks
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +317,7 @@ class Mirror:
             OwnershipError: the log never was a catalog's.
             TableExistsError: the name, the place or the id is taken.
         """
-        from deltasql.client.rebuild import rebuild_table  # noqa: PLC0415 (rare)
+        from deltasql.maintenance.rebuild import rebuild_table  # noqa: PLC0415 (rare)
 
         return rebuild_table(
             self._lazy.create().connection, name, location, accept_differences=accept_differences
@@ -266,8 +372,8 @@ class Mirror:
 
 
 def _adopter(session: Session) -> LogAdopter:
-    from deltasql.catalog.importing import Importing  # noqa: PLC0415 (pyarrow)
-    from deltasql.importer.adopt import LogAdopter  # noqa: PLC0415 (pyarrow)
+    from deltasql.imports.load.loader import LogAdopter  # noqa: PLC0415 (pyarrow)
+    from deltasql.imports.load.tables import Importing  # noqa: PLC0415 (pyarrow)
 
     return LogAdopter(
         Importing.into(session.connection.metastore.database), session.connection.now_ms
@@ -281,7 +387,3 @@ def _decision(**given: bool) -> Decision:
             f"Foreign commits are settled in one way: {' or '.join(chosen)}, not both.",
         )
     return chosen[0] if chosen else Decision.NONE
-
-
-_WAIT_S = 60.0
-_MIRRORED = frozenset({TableState.ACTIVE, TableState.CONFLICT})

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltasql.catalog.snapshots import Snapshot
-from deltasql.data.scan import OpenRoot, ScanSpec, output_schema, scan_files
+from deltasql.data.scanner import OpenRoot, ScanSpec, output_schema, scan_files
 from deltasql.errors import CorruptDataError, MissingExtraError
+from deltasql.metastore.snapshot.snapshot import Snapshot
 from deltasql.protocol.features import require_readable
 from deltasql.storage.port import ObjectStore
 

@@ -7,44 +7,72 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from deltasql.catalog.catalog import FileChange
-from deltasql.catalog.history import HistoryEntry
-from deltasql.catalog.repeats import WriteSummary
-from deltasql.catalog.rows import TableRow, TableState
-from deltasql.catalog.snapshots import Snapshot, gone_error, require_in_catalog
-from deltasql.client import plans
-from deltasql.client.arguments import check_filter, check_version, columns_or_none
-from deltasql.client.constraint_checks import RowsInPlace
-from deltasql.client.detail import table_detail
-from deltasql.client.repeats import count_rows
-from deltasql.client.scan import Scan
-from deltasql.client.schema_changes import SchemaMode
-from deltasql.client.session import Session
-from deltasql.client.staging import CommitOptions, StagedTable, to_actions
-from deltasql.client.take_back import leave, let_go
-from deltasql.client.times import to_ms
-from deltasql.client.waiting import complete_log, wait_mirrored
-from deltasql.client.write_driver import (
+from deltasql.api.detail import check_filter, check_version, columns_or_none, table_detail, to_ms
+from deltasql.api.scan import Scan
+from deltasql.api.session import Session
+from deltasql.api.write import operations
+from deltasql.api.write.driver import (
     STALE,
     Commit,
     Pin,
     Staging,
+    count_rows,
     once,
     replanned,
     write_table,
 )
+from deltasql.api.write.schema_changes import RowsInPlace, SchemaMode
+from deltasql.api.write.staged_table import CommitOptions, StagedTable, to_actions
 from deltasql.errors import (
     BadArgumentError,
+    MirrorLagError,
     TableNotFoundError,
 )
 from deltasql.events import SnapshotOpened
+from deltasql.maintenance.drop import leave, let_go
+from deltasql.metastore.commit.request import WriteSummary
+from deltasql.metastore.registry import FileChange
+from deltasql.metastore.snapshot.commit_feed import HistoryEntry
+from deltasql.metastore.snapshot.snapshot import Snapshot, gone_error, require_in_catalog
+from deltasql.metastore.table_row import TableRow, TableState
 from deltasql.protocol.actions import Action, Add
-from deltasql.protocol.schema import StructField, StructType
+from deltasql.protocol.schema.types import StructField, StructType
 from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 
 if TYPE_CHECKING:
-    from deltasql.client.vacuum import VacuumReport
+    from deltasql.maintenance.vacuum import VacuumReport
+
+
+def wait_mirrored(session: Session, table_id: str, version: int, timeout: float) -> None:
+    """Wait until the log holds a version, helping along where nobody else does.
+
+    Raises:
+        MirrorLagError: it did not get there in time; the commit is safe in SQL.
+    """
+    deadline = time.monotonic() + timeout
+    while (row := session.connection.metastore.table_by_id(table_id)).mirrored_through < version:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise MirrorLagError(
+                f"Table {row.full_name}: the log is at {row.mirrored_through}, not yet at "
+                f"{version}.",
+                table=row.full_name,
+                version=version,
+            )
+        result = session.mirroring.engine.catch_up(table_id, seconds=left)
+        if result.error is not None:
+            time.sleep(min(0.1, max(left, 0.0)))
+
+
+def complete_log(session: Session, table_id: str, version: int) -> None:
+    """Wait for the log as somebody does who will leave nothing else behind.
+
+    Raises:
+        MirrorLagError: the log could not be completed.
+    """
+    deadline = session.connection.settings.mirror.inline_deadline.total_seconds() * 5
+    wait_mirrored(session, table_id, version, max(deadline, 10.0))
 
 
 class Table:
@@ -220,7 +248,7 @@ class Table:
         self._connection.check_settings(properties or {})
 
         def work(staged: StagedTable) -> None:
-            planned = plans.plan_alter(
+            planned = operations.plan_alter(
                 staged.snapshot,
                 add=add,
                 set_properties=properties,
@@ -230,7 +258,7 @@ class Table:
             rows = RowsInPlace(staged.snapshot, self.store, self._connection.store_at)
             staged.stage(rows.checked(planned))
 
-        meant = WriteSummary(plans.alter_note(add, properties, unset).operation)
+        meant = WriteSummary(operations.alter_note(add, properties, unset).operation)
         return self._replan(work, options, meant)
 
     def restore(
@@ -255,7 +283,7 @@ class Table:
         Options are those of VacuumOptions: retain (a timedelta; the table's own
         delta.deletedFileRetentionDuration by default), allow_short_retention, orphans.
         """
-        from deltasql.client.vacuum import vacuum_with  # noqa: PLC0415 (rare)
+        from deltasql.maintenance.vacuum import vacuum_with  # noqa: PLC0415 (rare)
 
         require_in_catalog(self.refresh())
         return vacuum_with(self._connection, self._row, options, dry_run=dry_run)
@@ -266,7 +294,7 @@ class Table:
         Raises:
             NotResumableError: the log is no longer the one that was imported.
         """
-        from deltasql.client.import_face import follow  # noqa: PLC0415 (pyarrow)
+        from deltasql.api.imports import follow  # noqa: PLC0415 (pyarrow)
 
         require_in_catalog(self.refresh())
         self._row = follow(self._connection, self._row)
@@ -293,7 +321,7 @@ class Table:
         if state is not TableState.DETACHED:  # else one that died before its end
             self._write(
                 lambda staged: staged.stage(
-                    plans.plan_detach(staged.snapshot, keep_timestamps=keep_timestamps)
+                    operations.plan_detach(staged.snapshot, keep_timestamps=keep_timestamps)
                 ),
                 {},
                 state_after=TableState.DETACHED,
@@ -332,11 +360,11 @@ class Table:
         wanted = self._row.current_version if version is None else version
         wait_mirrored(self._session, self.table_id, wanted, timeout)
 
-    def _plan_restore(self, now: Snapshot, old: Snapshot) -> plans.Planned:
-        from deltasql.client.presence import require_present  # noqa: PLC0415 (restore only)
+    def _plan_restore(self, now: Snapshot, old: Snapshot) -> operations.Planned:
+        from deltasql.api.write.in_flight import require_present  # noqa: PLC0415 (restore only)
 
         old.require_files()
-        planned = plans.plan_restore(now, old, {"version": str(old.version)})
+        planned = operations.plan_restore(now, old, {"version": str(old.version)})
         require_present(planned.actions, self.store)
         return planned
 

@@ -9,13 +9,12 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from deltasql.catalog.rows import TableRow, TableState
-from deltasql.catalog.snapshots import Snapshot
-from deltasql.client.session import Session
-from deltasql.client.staging import CommitOptions, StagedTable
-from deltasql.client.write_driver import commit_tables
-from deltasql.errors import BadArgumentError
-from deltasql.errors.nearest import missing_table_error
+from deltasql.api.session import Session
+from deltasql.api.write.driver import commit_tables
+from deltasql.api.write.staged_table import CommitOptions, StagedTable
+from deltasql.errors import BadArgumentError, missing_table_error
+from deltasql.metastore.snapshot.snapshot import Snapshot
+from deltasql.metastore.table_row import TableRow, TableState
 from deltasql.runtime.connection import Connection
 
 _logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from deltasql.cli.output import Format, Output
 from deltasql.errors import BadArgumentError, ConfigError
 
 if TYPE_CHECKING:
-    from deltasql.client.catalog import Catalog
+    from deltasql.api.catalog import Catalog
     from deltasql.events import Sink
     from deltasql.settings import Settings
     from deltasql.uri import CatalogUri
@@ -108,14 +108,14 @@ class App:
 
     def look(self) -> AbstractContextManager[Catalog]:
         """Return the catalog to look at; where there is none, an empty one that goes again."""
-        from deltasql.client.import_face import catalog_to_look_at
+        from deltasql.api.imports import catalog_to_look_at
 
         settings = self.settings()
         return catalog_to_look_at(_named(settings), self.catalog_uri(), settings)
 
     def has_catalog(self) -> bool:
         """Tell whether the catalog is there, without making it."""
-        from deltasql.client.import_face import has_catalog
+        from deltasql.api.imports import has_catalog
 
         return has_catalog(self.catalog_uri())
 

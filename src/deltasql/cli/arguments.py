@@ -1,21 +1,27 @@
-"""Arguments that several commands share, parsed into values at the door."""
+"""Arguments that several commands share, parsed into values at the door, and reports of logs
+behind SQL.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from deltasql.errors import BadArgumentError
+from deltasql.cli.app import App
+from deltasql.errors import BadArgumentError, MirrorConflictError, MirrorLagError
 from deltasql.settings import parse_duration
 
 if TYPE_CHECKING:
-    from deltasql.protocol.schema import StructField, StructType
+    from deltasql.api.catalog import Catalog
+    from deltasql.api.detail import LogLag
+    from deltasql.protocol.schema.types import StructField, StructType
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -108,7 +114,7 @@ def parse_column(text: str) -> StructField:
         BadArgumentError: there is no colon.
         SchemaError: the type is unknown.
     """
-    from deltasql.protocol.schema import StructField, parse_type_name
+    from deltasql.protocol.schema.types import StructField, parse_type_name
 
     name, colon, rest = text.rpartition(":")
     if not colon or not name:
@@ -124,7 +130,7 @@ def read_schema(file: str) -> StructType:
     Raises:
         BadArgumentError: the file cannot be read.
     """
-    from deltasql.protocol.schema import parse_schema
+    from deltasql.protocol.schema.types import parse_schema
 
     try:
         if file.endswith(".parquet"):
@@ -139,6 +145,37 @@ def read_schema(file: str) -> StructType:
 def _parquet_schema(file: str) -> StructType:
     import pyarrow.parquet as pq
 
-    from deltasql.protocol.arrow_schema import from_arrow_schema
+    from deltasql.protocol.schema.arrow import from_arrow_schema
 
     return from_arrow_schema(pq.read_schema(file))
+
+
+def lag_facts(lags: Sequence[LogLag]) -> dict[str, Any]:
+    """Return what machines read of logs that are behind; nothing where none is."""
+    return {"behind": [asdict(lag) for lag in lags]} if lags else {}
+
+
+def report_lags(app: App, lags: Sequence[LogLag]) -> None:
+    """Print a warning for each log that is behind; leave with 4 or 6 where one cannot follow."""
+    for lag in lags:
+        app.out.warn(str(lag))
+    code = lag_exit_code(lags)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def lag_exit_code(lags: Sequence[LogLag]) -> int:
+    """Return 4 where a log is in conflict, 6 where one could not be written, else 0."""
+    states = {lag.state for lag in lags}
+    if "conflict" in states:
+        return MirrorConflictError.exit_code
+    return MirrorLagError.exit_code if "failing" in states else 0
+
+
+def warn_of_lag(app: App, catalog: Catalog, name: str) -> None:
+    """After a write: say that its log did not follow, unless that is a worker's to do."""
+    lag = catalog.mirror.lag(name)
+    if lag is not None and (
+        lag.state != "waiting" or catalog.mirror.status(name)["mode"] != "worker"
+    ):
+        app.out.warn(f"{lag} The commit is safe in SQL.")

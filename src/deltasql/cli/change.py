@@ -1,29 +1,32 @@
-"""Commands that commit a new version: alter, compact, restore, detach."""
+"""Commands that commit a new version or delete data files: alter, compact, restore, detach,
+vacuum.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
 
 from deltasql.cli.app import App, command, parse_pairs, pass_app
 from deltasql.cli.arguments import (
+    Duration,
     Size,
     at_options,
     check_at,
     dry_run_option,
     parse_column,
     table_argument,
+    warn_of_lag,
     where_option,
     yes_option,
 )
-from deltasql.cli.lag import warn_of_lag
 from deltasql.errors import BadArgumentError
 
 if TYPE_CHECKING:
-    from deltasql.catalog.snapshots import Snapshot
-    from deltasql.client.table import Table
+    from deltasql.api.table import Table
+    from deltasql.metastore.snapshot.snapshot import Snapshot
 
 
 @command(example="deltasql alter orders --add note:string --set delta.appendOnly=true")
@@ -82,8 +85,8 @@ def compact(
 
 
 def _compactable(table: Table, where: str | None, target_size: int | None) -> tuple[int, int]:
-    from deltasql.client.plans import live_adds, partition_filter
-    from deltasql.client.rewrite import choose_groups, write_spec
+    from deltasql.api.write.compaction import choose_groups, write_spec
+    from deltasql.api.write.operations import live_adds, partition_filter
 
     snapshot = table.snapshot()
     chosen = partition_filter(snapshot, where) if where else None
@@ -163,3 +166,53 @@ def detach(
         app.confirm(f"Detach {name}? This catalog will not write to it again.", is_sure=is_sure)
         facts["version"] = found.detach(keep_timestamps=keep_timestamps)
     app.out.done(f"{name} is detached: any Delta writer may go on in {facts['location']}.", facts)
+
+
+@command(example="deltasql vacuum orders --delete --yes")
+@table_argument
+@click.option(
+    "--retain",
+    type=Duration(),
+    help="Keep what versions of this time need, such as 240h or 14d.  "
+    "[default: delta.deletedFileRetentionDuration]",
+)
+@click.option("--delete", "is_delete", is_flag=True, help="Delete; without it, files are listed.")
+@click.option("--no-orphans", is_flag=True, help="Do not list the folder for leftovers.")
+@click.option(
+    "--allow-short-retention", is_flag=True, help="Accept a --retain shorter than the table's."
+)
+@yes_option
+@pass_app
+def vacuum(
+    app: App,
+    *,
+    table: str | None,
+    retain: timedelta | None,
+    is_delete: bool,
+    no_orphans: bool,
+    allow_short_retention: bool,
+    is_sure: bool,
+) -> None:
+    """Delete data files that nothing needs any more.
+
+    Those of versions past their retention, and leftovers of failed writes. Lists them unless
+    --delete is given. Versions whose files are gone can be neither read nor restored.
+    """
+    name = app.table_name(table)
+    if is_delete:
+        app.confirm(f"Delete files of {name} for good?", is_sure=is_sure)
+    with app.connect() as catalog:
+        report = catalog.table(name).vacuum(
+            dry_run=not is_delete,
+            retain=retain,
+            allow_short_retention=allow_short_retention,
+            orphans=not no_orphans,
+        )
+    rows = [
+        {"table": name, "key": one.key, "bytes": one.size, "is_orphan": one.is_orphan}
+        for one in report
+    ]
+    if rows or app.out.format != "text":
+        app.out.rows(rows, ["key", "bytes", "is_orphan"])
+    done = "were deleted" if is_delete else "would be deleted"
+    app.out.note(f"{len(rows)} files of {name}, {report.bytes} bytes, {done}.")

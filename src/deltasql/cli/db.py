@@ -14,9 +14,9 @@ from deltasql.cli.app import App, Command, command, parse_pairs, pass_app
 from deltasql.cli.arguments import Duration, dry_run_option, yes_option
 
 if TYPE_CHECKING:
-    from deltasql.catalog.database import Database
-    from deltasql.catalog.migrations import Migration, SchemaStatus
-    from deltasql.client.unfence import Unfenced
+    from deltasql.database.migrations import Migration, SchemaStatus
+    from deltasql.database.port import Database
+    from deltasql.maintenance.unfence import Unfenced
 
 _DIFFERENCE = 3
 
@@ -30,7 +30,7 @@ def db() -> None:
 @pass_app
 def init(app: App) -> None:
     """Create the catalog's tables where they are missing; safe to repeat."""
-    from deltasql.client.connect import initialize
+    from deltasql.api.connect import initialize
 
     with _database(app, may_create=True) as database:
         _tell_applied(app, initialize(database))
@@ -41,8 +41,8 @@ def init(app: App) -> None:
 @pass_app
 def migrate(app: App, dry_run: bool) -> None:
     """Bring the catalog's tables to this version of deltasql; safe to repeat."""
-    from deltasql.catalog import migrations
-    from deltasql.client.connect import initialize
+    from deltasql.api.connect import initialize
+    from deltasql.database import migrations
 
     with _database(app) as database:
         found = migrations.require_catalog(database)
@@ -59,7 +59,7 @@ def status(app: App) -> None:
 
     Leaves with 3 where one is missing.
     """
-    from deltasql.catalog import migrations
+    from deltasql.database import migrations
 
     with _database(app) as database:
         found = migrations.require_catalog(database)
@@ -97,7 +97,7 @@ def forget(
 
 @contextmanager
 def _database(app: App, *, may_create: bool = False) -> Iterator[Database]:
-    from deltasql.client.connect import open_database
+    from deltasql.api.connect import open_database
 
     database = open_database(app.catalog_uri(), may_create=may_create)
     try:

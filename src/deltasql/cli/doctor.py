@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import click
 
 from deltasql.cli.app import App, command, pass_app
-from deltasql.cli.lag import lag_exit_code
+from deltasql.cli.arguments import lag_exit_code
 from deltasql.cli.remedies import advice_for_shell
 from deltasql.errors import DeltaSqlError
 from deltasql.version import __version__

@@ -8,14 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from deltasql.cli.output import Output, escape
-from deltasql.cli.units import clock_text, count_text, size_text
+from deltasql.cli.output import Output, clock_text, count_text, escape, size_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-    from deltasql.importer.progress import Progress
+    from deltasql.imports.load.loader import Progress
 
 Clock = Callable[[], float]
 # The rate is that of the last steps: a log whose commits grow is not what it was at its start.

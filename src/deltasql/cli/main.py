@@ -1,4 +1,5 @@
-"""The `deltasql` program: the table of commands, the global options, how errors are told.
+"""The `deltasql` program: the table of commands, global options, completion, how errors are
+printed.
 
 A command's module is imported when the command runs: `--help` loads nothing heavy.
 """
@@ -19,44 +20,48 @@ from pathlib import Path
 from typing import Final, NoReturn, cast
 
 import click
+from click.shell_completion import get_completion_class
 
-from deltasql.cli.app import App, common_options, parse_pairs
+from deltasql.cli.app import App, command, common_options, parse_pairs, pass_app
 from deltasql.cli.output import escape
 from deltasql.cli.remedies import advice_for_shell
 from deltasql.errors import BadArgumentError, DeltaSqlError, OutputError
 from deltasql.version import __version__
 
+_OUTPUT_ERRORS: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG}
+
+# what a user typed at the wrong place comes back in click's messages
+_NO_COMMAND: Final = re.compile(r"No such command '([^']*)'")
+_PASSWORD: Final = re.compile(r"(://[^\s:/@]*:|password=)[^\s&@]+", re.IGNORECASE)
+
+
 COMMANDS: Final = {
     "alter": ("change", "Add columns to a table or change its properties."),
     "checkpoint": ("mirror", "Write a checkpoint of a table to its log."),
     "compact": ("change", "Rewrite a table's small files into larger ones."),
-    "completion": ("shell", "Print the completion script of a shell."),
+    "completion": ("main", "Print the completion script of a shell."),
     "create": ("tables", "Create a table."),
     "cutover": ("imports", "Let SQL take over the log of an imported table."),
-    "db": ("admin", "Create, migrate or look at the catalog's database."),
+    "db": ("db", "Create, migrate or look at the catalog's database."),
     "detach": ("change", "Give a table back to ordinary Delta writers."),
-    "diff": ("inspect", "List the files that came and went between two versions."),
+    "diff": ("tables", "List the files that came and went between two versions."),
     "doctor": ("doctor", "Check the installation, the configuration and the catalog."),
     "drop": ("tables", "Remove a table from the catalog."),
     "undrop": ("tables", "Bring a dropped table back, with all its versions."),
-    "files": ("inspect", "List the data files of a table."),
+    "files": ("tables", "List the data files of a table."),
     "fsck": ("mirror", "Compare the log with SQL, for one table or all."),
-    "history": ("inspect", "List a table's versions: who did what, and when."),
+    "history": ("tables", "List a table's versions: who did what, and when."),
     "import": ("imports", "Import existing Delta tables with their history."),
     "mirror": ("mirror", "Look after the logs: run the worker, verify, repair, pause."),
     "recover": ("mirror", "Bring SQL and the logs together after a loss or a restore."),
     "rename": ("tables", "Give a table another name."),
     "restore": ("change", "Bring a table back to the state of an earlier version."),
-    "sample": ("inspect", "Print some rows of a table."),
-    "show": ("inspect", "Describe a table: state, schema, properties."),
+    "sample": ("tables", "Print some rows of a table."),
+    "show": ("tables", "Describe a table: state, schema, properties."),
     "tables": ("tables", "List the tables of the catalog."),
-    "vacuum": ("vacuum", "Delete data files that nothing needs any more."),
-    "unfence": ("admin", "Free a log for ordinary Delta writers when its database is lost."),
+    "vacuum": ("change", "Delete data files that nothing needs any more."),
+    "unfence": ("db", "Free a log for ordinary Delta writers when its database is lost."),
 }
-_OUTPUT_ERRORS: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG}
-# what a user typed at the wrong place comes back in click's messages
-_NO_COMMAND: Final = re.compile(r"No such command '([^']*)'")
-_PASSWORD: Final = re.compile(r"(://[^\s:/@]*:|password=)[^\s&@]+", re.IGNORECASE)
 
 
 class LazyGroup(click.Group):
@@ -221,3 +226,19 @@ def _unexpected(error: Exception) -> DeltaSqlError:
     )
     told.__cause__ = error
     return told
+
+
+@command(example='eval "$(deltasql completion bash)"', no_args_is_help=True)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+@pass_app
+def completion(app: App, context: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    Put the example's line into the shell's start file.
+    """
+    kind = get_completion_class(shell)
+    root = context.find_root().command
+    if kind is None:
+        raise BadArgumentError(f"There is no completion for {shell}.")
+    app.out.raw(kind(root, {}, "deltasql", "_DELTASQL_COMPLETE").source() + "\n")

@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltasql.cli.app import App, Command, command, pass_app
-from deltasql.cli.arguments import dry_run_option, table_argument, yes_option
-from deltasql.cli.lag import lag_facts, report_lags
+from deltasql.cli.arguments import (
+    dry_run_option,
+    lag_facts,
+    report_lags,
+    table_argument,
+    yes_option,
+)
 from deltasql.cli.remedies import for_shell
 from deltasql.errors import BadArgumentError, DeltaSqlError
 
 if TYPE_CHECKING:
-    from deltasql.client.catalog import Catalog
+    from deltasql.api.catalog import Catalog
 
 _DIFFERENCE = 3
 

@@ -1,26 +1,39 @@
-"""Commands on the list of tables: tables, create, rename, drop, undrop."""
+"""Commands on tables: list, create, rename, drop and undrop them; show history, files and rows."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from deltasql.cli.app import App, command, parse_pairs, pass_app
 from deltasql.cli.arguments import (
+    at_options,
+    check_at,
     dry_run_option,
+    follow_option,
     parse_column,
     read_schema,
     table_argument,
+    warn_of_lag,
+    where_option,
     yes_option,
 )
-from deltasql.cli.lag import warn_of_lag
-from deltasql.errors import BadArgumentError
-from deltasql.errors.nearest import missing_table_error
+from deltasql.cli.output import plain_rows
+from deltasql.errors import BadArgumentError, missing_table_error
 
 if TYPE_CHECKING:
-    from deltasql.client.catalog import Catalog, TableInfo
+    import pyarrow as pa
+
+    from deltasql.api.catalog import Catalog, TableInfo
+    from deltasql.api.scan import Scan
+
+_HISTORY = ["version", "committed_at", "operation", "adds", "removes", "committer"]
+_FILES = ["path", "size", "num_records", "partition_values"]
+_CHANGES = ["version", "change", "path", "size", "num_records"]
 
 
 @command(example="deltasql tables -o json")
@@ -82,7 +95,7 @@ def create(
     Types are Delta's (long, string, date, timestamp, decimal(10,2) …) or SQL's; "not null" may
     follow.
     """
-    from deltasql.protocol.schema import StructType
+    from deltasql.protocol.schema.types import StructType
 
     if bool(columns) == bool(schema):
         raise BadArgumentError("Give the columns by --column or by --schema.")
@@ -228,3 +241,123 @@ def _find(catalog: Catalog, name: str) -> TableInfo:
     if found is None:
         raise missing_table_error(name, [info.name for info in known])
     return found
+
+
+@command(example="deltasql history orders --limit 5")
+@table_argument
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many, the newest first.")
+@follow_option
+@pass_app
+def history(app: App, *, table: str | None, limit: int | None, follow: bool) -> None:
+    """List a table's versions: who did what, and when."""
+    with app.connect() as catalog:
+        entries = catalog.table(app.table_name(table), follow=follow).history(limit=limit)
+    from deltasql.api.detail import time_text
+
+    times = [time_text(entry.committed_at).replace("+00:00", "Z") for entry in entries]
+    rows = [asdict(e) | {"committed_at": at} for e, at in zip(entries, times, strict=True)]
+    app.out.rows(rows, _HISTORY)
+
+
+@command(example="deltasql show orders")
+@table_argument
+@follow_option
+@pass_app
+def show(app: App, *, table: str | None, follow: bool) -> None:
+    """Describe a table: state, schema, properties."""
+    with app.connect() as catalog:
+        found = catalog.table(app.table_name(table), follow=follow)
+        columns = [
+            {"name": field.name, "type": field.type.name, "nullable": field.nullable}
+            for field in found.schema.fields
+        ]
+        app.out.describe(found.detail() | {"columns": columns})
+
+
+@command(example="deltasql files orders --where \"day = '2026-01-01'\"")
+@table_argument
+@where_option
+@at_options
+@follow_option
+@pass_app
+def files(
+    app: App,
+    *,
+    table: str | None,
+    where: str | None,
+    version: int | None,
+    timestamp: datetime | None,
+    follow: bool,
+) -> None:
+    """List the data files of a table.
+
+    With a filter: the files that can hold a matching row.
+    """
+    check_at(version, timestamp)
+    with app.connect() as catalog:
+        found = catalog.table(app.table_name(table), follow=follow)
+        listed = found.snapshot(version=version, timestamp=timestamp, where=where).files()
+    app.out.rows(map(_with_values, listed.to_pylist()), _FILES)
+
+
+def _with_values(row: dict[str, Any]) -> dict[str, Any]:
+    """The book holds partition values as JSON text: show them as what they are."""
+    return row | {"partition_values": json.loads(row["partition_values"])}
+
+
+@command(example="deltasql sample orders --columns id,day --limit 3")
+@table_argument
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option("--columns", metavar="A,B", help="Only these columns.")
+@where_option
+@at_options
+@follow_option
+@pass_app
+def sample(
+    app: App,
+    *,
+    table: str | None,
+    limit: int,
+    columns: str | None,
+    where: str | None,
+    version: int | None,
+    timestamp: datetime | None,
+    follow: bool,
+) -> None:
+    """Print some rows of a table."""
+    check_at(version, timestamp)
+    names = columns.split(",") if columns else None
+    with app.connect() as catalog:
+        found = catalog.table(app.table_name(table), follow=follow)
+        scan = found.scan(columns=names, where=where, version=version, timestamp=timestamp)
+        rows = _first_rows(scan, limit)
+    app.out.rows(plain_rows(rows), rows.column_names)
+
+
+def _first_rows(scan: Scan, limit: int) -> pa.Table:
+    import pyarrow as pa
+
+    batches: list[pa.RecordBatch] = []
+    left = limit
+    for batch in scan.batches():
+        batches.append(batch.slice(0, left))
+        left -= batches[-1].num_rows
+        if left == 0:
+            break
+    return pa.Table.from_batches(batches, scan.schema)
+
+
+@command(example="deltasql diff orders 3 9")
+@click.argument("table")
+@click.argument("first", type=click.IntRange(min=0))
+@click.argument("last", type=click.IntRange(min=0))
+@follow_option
+@pass_app
+def diff(app: App, *, table: str, first: int, last: int, follow: bool) -> None:
+    """List the files that came and went between two versions.
+
+    Counted are the changes after FIRST, up to and including LAST.
+    """
+    with app.connect() as catalog:
+        changes = catalog.table(table, follow=follow).changes(first, last)
+    app.out.rows([asdict(change) for change in changes], _CHANGES)

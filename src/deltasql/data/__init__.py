@@ -1,1 +1,4 @@
-"""The Parquet files of a table, in one process: Arrow batches to files, files to Arrow batches."""
+"""Rows in Parquet files: written with statistics, read with deletion vectors.
+
+Features, the API and Spark may import it. Start with `writer` and `scanner`.
+"""

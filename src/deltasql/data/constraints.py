@@ -1,7 +1,11 @@
-"""What rows must satisfy before they are written: NOT NULL, CHECK constraints, invariants.
+"""What rows must satisfy: constraints, lengths of char and varchar, and defaults of missing
+columns.
 
 What a write would need and we cannot do (generated and identity columns, defaults, constraints
 beyond our filters) is refused by name before any file is made.
+
+Defaults that are plain literals: rows that leave such a column out get its value. What a default
+says beyond that (functions, arithmetic, times in the zone of some session) only Spark can tell.
 """
 
 from __future__ import annotations
@@ -16,17 +20,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.errors import BadPredicateError, ConstraintViolationError, UnsupportedFeatureError
-from deltasql.protocol.columns import (
+from deltasql.protocol.predicate import parse_predicate, to_arrow
+from deltasql.protocol.predicate.ast import Comparison, IsNull
+from deltasql.protocol.schema.arrow import to_arrow_type
+from deltasql.protocol.schema.columns import (
     CONSTRAINT_PREFIX,
     INVARIANTS,
+    default_expression,
     fields_with_paths,
     has_default,
     invariant,
     is_generated,
     is_identity,
 )
-from deltasql.protocol.predicate import parse_predicate, to_arrow
-from deltasql.protocol.schema import StructField, StructType
+from deltasql.protocol.schema.types import StructField, StructType, TextLimit
+
+# Without a zone their literals mean another moment in each session.
+_ZONED = "timestamp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +169,69 @@ def _invariant_text(text: str, path: str) -> str:
         raise UnsupportedFeatureError(
             f"The property {INVARIANTS} of the column {path} cannot be read.", column=path
         ) from error
+
+
+def enforce_lengths(limits: Iterable[TextLimit], batch: pa.RecordBatch) -> None:
+    """Refuse a batch (logical names, table types) with a text that is too long.
+
+    Raises:
+        ConstraintViolationError: names the column.
+    """
+    for limit in limits:
+        texts = batch.column(limit.place[0])
+        for step in limit.place[1:]:
+            texts = _below(texts, step)
+        count = pc.sum(pc.greater(pc.utf8_length(texts), limit.length)).as_py() or 0
+        if count:
+            raise ConstraintViolationError(
+                f"{count} texts in the column {limit.path} are too long for its {limit.type}.",
+                column=limit.path,
+            )
+
+
+def _below(array: Any, step: str) -> Any:
+    if pa.types.is_struct(array.type):
+        return pc.struct_field(array, step)
+    if not pa.types.is_map(array.type):
+        return pc.list_flatten(array)
+    kinds = [
+        pa.field("key", array.type.key_type, nullable=False),
+        pa.field("value", array.type.item_type),
+    ]
+    # the keys of a slice would be those of all
+    return pc.struct_field(pc.list_flatten(array.cast(pa.list_(pa.struct(kinds)))), step)
+
+
+def literal_default(field: StructField) -> pa.Scalar | None:
+    """Return the value of a column's default, or None if there is none that we can tell."""
+    text = default_expression(field)
+    if text is None or field.type.name == _ZONED or "\\" in text:
+        return None
+    alone = StructField("value", field.type)
+    try:
+        # a comparison brings a literal into the domain of the column's type, exactly or not at all
+        found = parse_predicate(f"value <=> {text}", StructType((alone,)))
+    except BadPredicateError:
+        return None
+    target = to_arrow_type(field.type)
+    match found:
+        case Comparison(operator="<=>", value=value):
+            return pa.scalar(value, target)
+        case IsNull():
+            return pa.scalar(None, target)
+    return None
+
+
+def missing_defaults(schema: StructType, provided: Iterable[str]) -> dict[str, pa.Scalar]:
+    """Return the defaults of the columns that the rows leave out, where we can tell them."""
+    present = {name.lower() for name in provided}
+    left_out = [field for field in schema.fields if field.name.lower() not in present]
+    found = {field.name: literal_default(field) for field in left_out}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def filled(batch: pa.RecordBatch, defaults: Mapping[str, pa.Scalar]) -> pa.RecordBatch:
+    """Return the rows with the columns that they left out."""
+    for name, value in defaults.items():
+        batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+    return batch

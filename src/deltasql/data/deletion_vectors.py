@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
 
-from deltasql.catalog.objects import damaged_vector, vector_path
 from deltasql.errors import ObjectNotFoundError
+from deltasql.metastore.references import damaged_vector, vector_path
 from deltasql.protocol.actions import DeletionVector
-from deltasql.protocol.z85 import decode_z85
+from deltasql.protocol.values import decode_z85
 
 Vector: TypeAlias = BitMap64
 # Reads `length` bytes from `start` of the object at a log's path.

@@ -1,4 +1,9 @@
-"""One Parquet file as the table sees it: its own names and types, deleted rows gone."""
+"""Rows of one data file under the table's schema: column mapping, row groups, deletion vectors.
+
+Which columns of a Parquet file are the table's, and how they become the table's. Fields are found
+by id or by physical name, whatever the file's schema was when it was written: missing ones are
+null, narrower ones are widened.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +17,161 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from deltasql.data.casting import Shape, bare_batch, reshape_columns
 from deltasql.data.deletion_vectors import Vector, read_vector
-from deltasql.data.file_columns import FileColumns, columns_of_file
+from deltasql.data.parquet_file import summarize_group
 from deltasql.data.partitions import partition_scalar
-from deltasql.data.row_groups import may_group_match
-from deltasql.data.shape import bare_batch
-from deltasql.errors import CorruptDataError, ObjectNotFoundError, UnsafePathError
+from deltasql.errors import CorruptDataError, DeltaSqlError, ObjectNotFoundError, UnsafePathError
 from deltasql.protocol.actions import DeletionVector
-from deltasql.protocol.arrow_schema import to_arrow_schema, to_arrow_type
-from deltasql.protocol.columns import MappingMode, loosen_columns, physical_name
-from deltasql.protocol.predicate import Predicate, to_arrow
-from deltasql.protocol.schema import StructField, StructType
+from deltasql.protocol.predicate import Column, Predicate, to_arrow
+from deltasql.protocol.predicate.prune import Facts, can_be_true, partition_facts
+from deltasql.protocol.schema.arrow import FIELD_ID, to_arrow_schema, to_arrow_type
+from deltasql.protocol.schema.columns import (
+    PHYSICAL_NAME,
+    MappingMode,
+    field_id,
+    loosen_columns,
+    physical_name,
+)
+from deltasql.protocol.schema.types import DataType, StructField, StructType
+from deltasql.protocol.values import FLOATS
 from deltasql.storage.paths import AbsoluteObject, resolve_path
 from deltasql.storage.port import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumns:
+    """The columns of one file that a scan reads."""
+
+    names: tuple[str, ...]
+    file_schema: pa.Schema
+    schema: StructType
+    shape: Shape
+
+    def reshape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows under the table's names, in its types and order."""
+        arrays = reshape_columns(batch, self.schema, self.shape)
+        return _batch(arrays, self.schema)
+
+    def nulls(self, rows: int) -> pa.RecordBatch:
+        """Return rows of which the file tells nothing."""
+        arrays = [pa.nulls(rows, self.shape.target(one.type)) for one in self.schema.fields]
+        return _batch(arrays, self.schema) if arrays else bare_batch(rows)
+
+
+def columns_of_file(file: pa.Schema, schema: StructType, mode: MappingMode) -> FileColumns:
+    """Return where the table's columns are in a file of that schema."""
+    by_id = mode == "id" and any(_id(one) is not None for one in file)
+    find = _find_by_id if by_id else _finder_by_name(mode)
+    fields = list(file)
+    places = [find(fields, one) for one in schema.fields]
+    names = tuple(fields[place].name for place in places if place is not None)
+    shape = Shape(mode, False, find, _widen, _pass, _pass, _pass, _misfit)
+    return FileColumns(names, file, schema, shape)
+
+
+def _batch(arrays: list[Any], schema: StructType) -> pa.RecordBatch:
+    # What a file lacks is null, whatever the table says of the column now.
+    fields = [one.with_nullable(True) for one in to_arrow_schema(loosen_columns(schema))]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _id(one: pa.Field) -> int | None:
+    text = (one.metadata or {}).get(FIELD_ID)
+    return int(text) if text is not None else None
+
+
+def _find_by_id(fields: list[pa.Field], field: StructField) -> int | None:
+    wanted = field_id(field)
+    if wanted is None:  # a column that no table has, as files of changes hold one
+        name = field.metadata.get(PHYSICAL_NAME)
+        return next((at for at, one in enumerate(fields) if one.name == name), None)
+    return next((at for at, one in enumerate(fields) if _id(one) == wanted), None)
+
+
+def _finder_by_name(mode: MappingMode) -> Any:
+    def find(fields: list[pa.Field], field: StructField) -> int | None:
+        name = physical_name(field, mode)
+        exact = next((at for at, one in enumerate(fields) if one.name == name), None)
+        if exact is not None or mode != "none":
+            return exact
+        folded = name.lower()
+        return next((at for at, one in enumerate(fields) if one.name.lower() == folded), None)
+
+    return find
+
+
+def _widen(array: Any, kind: DataType, path: str) -> Any:
+    target = to_arrow_type(kind)
+    # Files may tell nanoseconds; Delta's timestamps end at microseconds.
+    is_time = pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target)
+    try:
+        return array.cast(target, safe=not is_time)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise _misfit(array.type, kind, path) from error
+
+
+def _misfit(found: Any, kind: DataType, path: str) -> DeltaSqlError:
+    return CorruptDataError(
+        f"A file has the type {found} for the column {path} of type {kind.name}.", column=path
+    )
+
+
+def _pass(*_: object) -> None:
+    """Nothing to object to."""
+
+
+def may_group_match(
+    predicate: Predicate,
+    group: Any,
+    columns: FileColumns,
+    partition_values: Mapping[str, str | None],
+) -> bool:
+    """Tell whether a row group may hold a row that the filter keeps; false means surely none."""
+
+    def known(column: Column) -> Facts:
+        name = column.physical[0]
+        if len(column.physical) == 1 and name in partition_values:
+            return partition_facts(column, partition_values[name])
+        return _facts(column, group, columns)
+
+    return group.num_rows > 0 and can_be_true(predicate, known)
+
+
+def _facts(column: Column, group: Any, columns: FileColumns) -> Facts:
+    is_float = column.type.name in FLOATS
+    place = _place(column, columns)
+    if place is None:
+        return Facts(may_be_nan=is_float)
+    summary = summarize_group(group, column, range(place, place + 1))
+    return Facts(
+        summary.low,
+        summary.high,
+        summary.nulls != 0,
+        summary.nulls is None or summary.nulls != group.num_rows,
+        is_float,
+    )
+
+
+def _place(column: Column, columns: FileColumns) -> int | None:
+    """Return the Parquet column of a plain column that has the table's own type in this file."""
+    if len(column.path) != 1:
+        return None
+    field = next((one for one in columns.schema.fields if one.name == column.path[0]), None)
+    fields = list(columns.file_schema)
+    at = None if field is None else columns.shape.find(fields, field)
+    if at is None or fields[at].type != to_arrow_type(column.type):
+        return None
+    if pa.types.is_nested(fields[at].type):
+        return None
+    return sum(_width(one.type) for one in fields[:at])
+
+
+def _width(kind: pa.DataType) -> int:
+    """Return how many Parquet columns an Arrow type takes up."""
+    if pa.types.is_nested(kind):
+        return sum(_width(kind.field(position).type) for position in range(kind.num_fields))
+    return 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,13 @@
-"""One new Parquet file of a table: rows in, size and statistics out."""
+"""Data files written as Parquet, with the statistics of their footer.
+
+What a Parquet footer tells about a file's columns: bounds and null counts, per row group. Columns
+are found by their place in the schema, never by splitting a dotted path.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+import math
+from collections.abc import Container, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -12,15 +17,90 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltasql.data.footer import file_leaves, summarize
-from deltasql.protocol.arrow_schema import to_arrow_schema
-from deltasql.protocol.columns import Leaf, MappingMode, loosen_columns
-from deltasql.protocol.schema import StructType
-from deltasql.protocol.stats_build import Summary, build_stats, stats_columns
-from deltasql.protocol.values import FLOATS
+from deltasql.protocol.schema.arrow import to_arrow_schema
+from deltasql.protocol.schema.columns import Leaf, MappingMode, leaves, loosen_columns
+from deltasql.protocol.schema.types import ArrayType, DataType, Decimal, MapType, StructType
+from deltasql.protocol.stats.build import Summary, build_stats, has_bounds, stats_columns
+from deltasql.protocol.values import FLOATS, INTEGER_BITS, TIMESTAMPS, Value
 from deltasql.storage.port import ObjectStore
 
+# These stand in the footer as the very integers that we compare.
+_RAW = frozenset({*INTEGER_BITS, *TIMESTAMPS, *FLOATS, "date"})
+
 _SUFFIXES = {"none": ".parquet", "uncompressed": ".parquet"}
+
+
+def file_leaves(schema: StructType, mode: MappingMode) -> Iterator[tuple[Leaf, range]]:
+    """Yield the leaves of a file of this very schema with the Parquet columns they take up."""
+    at = 0
+    for leaf in leaves(schema, mode):
+        width = _width(leaf.type)
+        yield leaf, range(at, at + width)
+        at += width
+
+
+def summarize(metadata: Any, leaf: Leaf, columns: range) -> Summary:
+    """Return what the footer tells about a leaf over all row groups; doubt leaves things out."""
+    parts = [
+        summarize_group(metadata.row_group(group), leaf, columns)
+        for group in range(metadata.num_row_groups)
+    ]
+    counts = [part.nulls for part in parts]
+    nulls = None if None in counts else sum(count for count in counts if count is not None)
+    rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    filled = [part for part, count in zip(parts, rows, strict=True) if part.nulls != count]
+    lows: list[Any] = [part.low for part in filled]
+    highs: list[Any] = [part.high for part in filled]
+    if not filled or None in lows or None in highs:
+        return Summary(nulls=nulls)
+    return Summary(min(lows), max(highs), nulls)
+
+
+def summarize_group(group: Any, leaf: Leaf, columns: range) -> Summary:
+    """Return what the footer tells about a leaf in one row group."""
+    if isinstance(leaf.type, ArrayType | MapType) or len(columns) != 1:
+        return Summary(nulls=_no_nulls(group, columns))
+    statistics = group.column(columns[0]).statistics
+    if statistics is None:
+        return Summary()
+    nulls = statistics.null_count if statistics.has_null_count else None
+    if not statistics.has_min_max or not has_bounds(leaf):
+        return Summary(nulls=nulls)
+    low, high = _bounds(statistics, leaf.type)
+    return Summary(low, high, nulls)
+
+
+def _bounds(statistics: Any, kind: DataType) -> tuple[Value | None, Value | None]:
+    names = ("min_raw", "max_raw") if kind.name in _RAW else ("min", "max")
+    try:
+        low, high = getattr(statistics, names[0]), getattr(statistics, names[1])
+    except (pa.ArrowException, ValueError, OverflowError, UnicodeDecodeError):
+        return None, None
+    if kind.name in FLOATS and (math.isnan(low) or math.isnan(high)):
+        return None, None  # Java's writers put NaN there, and it compares with nothing
+    return low, high
+
+
+def _no_nulls(group: Any, columns: range) -> int | None:
+    """An array or map has no nulls if nothing below it has; otherwise the footer cannot tell."""
+    for column in columns:
+        statistics = group.column(column).statistics
+        if statistics is None or not statistics.has_null_count or statistics.null_count:
+            return None
+    return 0
+
+
+def _width(kind: DataType) -> int:
+    match kind:
+        case StructType(fields=fields):
+            return sum(_width(field.type) for field in fields)
+        case ArrayType(element=element):
+            return _width(element)
+        case MapType(key=key, value=value):
+            return _width(key) + _width(value)
+        case Decimal():
+            return 1
+    return 2 if kind.name == "variant" else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.errors import ConstraintViolationError, SchemaError
-from deltasql.protocol.columns import MappingMode, physical_name
-from deltasql.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltasql.protocol.schema.columns import MappingMode, physical_name
+from deltasql.protocol.schema.types import ArrayType, DataType, MapType, StructField, StructType
 from deltasql.protocol.values import TIMESTAMPS, Value, parse_partition_value, print_partition_value
 from deltasql.storage.paths import hive_escape
 

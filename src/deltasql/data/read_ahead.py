@@ -1,4 +1,4 @@
-"""Iterators run ahead by a few threads, their items given back in order, in bounded memory."""
+"""Read ahead: work done in order by threads while earlier results are used."""
 
 from __future__ import annotations
 
@@ -10,10 +10,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+T = TypeVar("T")
+
 Item = TypeVar("Item")
 _DEPTH = 2  # items that a task may be ahead
 _TICK_S = 0.1  # how soon a waiting task notices that nobody reads on
 _END = object()
+
+
+def read_ahead(given: Iterator[T]) -> Generator[T]:
+    """Yield what is given, each already on its way while the caller has the one before.
+
+    A caller that may leave early closes it: what is on its way is waited for then.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="deltasql-ahead") as pool:
+        coming = pool.submit(next, given, None)
+        while (found := coming.result()) is not None:
+            coming = pool.submit(next, given, None)
+            yield found
 
 
 @dataclass(slots=True)

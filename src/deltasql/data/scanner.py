@@ -14,14 +14,14 @@ from typing import Any, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from deltasql.catalog.file_actions import vector_of
 from deltasql.data.file_reader import FileReader, FileToRead, ReadPlan
-from deltasql.data.ordered import in_order
+from deltasql.data.read_ahead import in_order
 from deltasql.errors import CorruptDataError, MalformedActionError, SchemaError
-from deltasql.protocol.arrow_schema import to_arrow_schema
-from deltasql.protocol.columns import MappingMode, find_field, loosen_columns, mapping_mode
+from deltasql.metastore.snapshot.file_list import vector_of
 from deltasql.protocol.predicate import Predicate, columns_of, may_match
-from deltasql.protocol.schema import StructField, StructType
+from deltasql.protocol.schema.arrow import to_arrow_schema
+from deltasql.protocol.schema.columns import MappingMode, find_field, loosen_columns, mapping_mode
+from deltasql.protocol.schema.types import StructField, StructType
 from deltasql.storage.port import ObjectStore
 
 OpenRoot: TypeAlias = Callable[[str], ObjectStore]

@@ -16,16 +16,28 @@ from datetime import UTC, tzinfo
 import pyarrow as pa
 
 from deltasql.data.casting import check_input, conform, to_physical
-from deltasql.data.constraints import RowCheck, enforce, refuse_unwritable, row_checks
-from deltasql.data.defaults import filled, missing_defaults
+from deltasql.data.constraints import (
+    RowCheck,
+    enforce,
+    enforce_lengths,
+    filled,
+    missing_defaults,
+    refuse_unwritable,
+    row_checks,
+)
 from deltasql.data.parquet_file import FileLayout, OpenFile, layout_of
 from deltasql.data.partitions import PartitionKey, directory, partition_fields, split
-from deltasql.data.text_lengths import enforce_lengths
 from deltasql.errors import ConfigError, DeltaSqlError, SchemaError
 from deltasql.protocol.actions import Add
-from deltasql.protocol.columns import MappingMode, mapping_mode
-from deltasql.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
-from deltasql.protocol.text_limits import text_limits
+from deltasql.protocol.schema.columns import MappingMode, mapping_mode
+from deltasql.protocol.schema.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    text_limits,
+)
 from deltasql.storage.paths import encode_path
 from deltasql.storage.port import ObjectStore
 

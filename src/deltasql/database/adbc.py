@@ -1,4 +1,4 @@
-"""A thin way to ADBC's own handles: prepared statements in, Arrow out.
+"""Statements through ADBC, and temporary tables for what a statement compares with.
 
 The DB-API module of ADBC imports pandas and Polars wherever they are installed; its handles below
 do not, and are three times as fast for small statements.
@@ -15,6 +15,7 @@ import adbc_driver_manager as adbc
 import msgspec
 import pyarrow as pa
 
+from deltasql.errors import CatalogError
 from deltasql.forks import abandon
 
 Error = adbc.Error
@@ -30,6 +31,29 @@ _FIRST_ROWS, _MORE = 1024, 64
 _TEXT, _BYTES = pa.string(), pa.binary()
 _ONE_TEXT = pa.schema([("text", _TEXT)])
 _TEXT_AND_BYTES = pa.schema([("text", _TEXT), ("bytes", _BYTES)])
+
+SQLITE_WORDS = {
+    "table_key": "(select k.table_key from dl_tables k where k.table_id = :table_id)",
+    "uuid": "text",
+    "hash": "blob",
+    "hash:": "unhex({})",
+    "time:": "{}",
+    "long_ago": "0",
+    "bytewise": "",
+    "on_commit_drop": "",
+    "for_no_key_update": "",
+}
+POSTGRES_WORDS = {
+    "table_key": "(select k.table_key from dl_tables k where k.table_id = cast(:table_id as uuid))",
+    "uuid": "uuid",
+    "hash": "uuid",
+    "hash:": "cast(cast({} as text) as uuid)",
+    "time:": "to_timestamp(cast({} as bigint) / 1000.0)",
+    "long_ago": "to_timestamp(0)",
+    "bytewise": 'collate "C"',
+    "on_commit_drop": "on commit drop",
+    "for_no_key_update": "for no key update",
+}
 
 
 class _Call:
@@ -249,3 +273,19 @@ def _bound(values: bytes, blob: bytes | None) -> pa.RecordBatch:
 def _one(kind: pa.DataType, value: bytes) -> pa.Array:
     offsets = pa.py_buffer(struct.pack("<ii", 0, len(value)))
     return pa.Array.from_buffers(kind, 1, [None, offsets, pa.py_buffer(value)])
+
+
+def without_nulls(rows: pa.Table) -> pa.Table:
+    """Leave out the columns that say nothing: every value costs the driver, a null too."""
+    kept = [name for name in rows.column_names if rows[name].null_count < rows.num_rows]
+    return rows.select(kept)
+
+
+def require_all(name: str, taken: int, given: int) -> None:
+    """Make sure that a bulk load lost nothing on its way.
+
+    Raises:
+        CatalogError: it did.
+    """
+    if taken != given:
+        raise CatalogError(f"{name}: the database took {taken} of {given} rows.")

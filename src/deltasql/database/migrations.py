@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from deltasql.catalog.database import Database, Work
 from deltasql.crash import crash_point
+from deltasql.database.port import Database, Work
 from deltasql.errors import SchemaMissingError, SchemaOutdatedError
 
 
@@ -45,7 +45,7 @@ class SchemaStatus:
 @cache
 def known_migrations(dialect: str) -> tuple[Migration, ...]:
     """Return the steps that this version of deltasql knows, in order."""
-    folder = files("deltasql.catalog") / "sql" / "migrations" / dialect
+    folder = files("deltasql.metastore") / "sql" / "migrations" / dialect
     steps = []
     for entry in folder.iterdir():
         number, _, name = entry.name.removesuffix(".sql").partition("_")

@@ -12,6 +12,13 @@ _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # A bound time, or the bound hexadecimal text of a hash, in the type of its column.
 _TYPED = re.compile(r"\{(time|hash):(\w+)\}")
 _PARAM = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)(?P<array>(?=::\w+\[\]))?")
+# The statements that both dialects run as they are, beside the code that runs them.
+_COMMON = (
+    "metastore/sql/queries.sql",
+    "mirror/mirror.sql",
+    "imports/imports.sql",
+    "maintenance/maintenance.sql",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +75,9 @@ class Queries:
 @cache
 def load_queries(dialect: str) -> Mapping[str, str]:
     """Return the statements of a dialect: the common ones, with its own in their place."""
-    folder = files("deltasql.catalog") / "sql"
     found: dict[str, str] = {}
-    for name in ("queries", "import", dialect):
-        found |= _split((folder / f"{name}.sql").read_text(encoding="utf-8"))
+    for name in (*_COMMON, f"metastore/sql/{dialect}.sql"):
+        found |= _split((files("deltasql") / name).read_text(encoding="utf-8"))
     return found
 
 

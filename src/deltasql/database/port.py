@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from deltasql.catalog.queries import Queries
+from deltasql.database.named_queries import Queries
 from deltasql.errors import CatalogError
 
 if TYPE_CHECKING:

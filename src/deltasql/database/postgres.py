@@ -1,11 +1,17 @@
-"""PostgreSQL: rows and transactions through psycopg, Arrow through ADBC.
+"""PostgreSQL: rows and transactions through psycopg, Arrow through ADBC, signs of commits by
+LISTEN.
 
 Writes run READ COMMITTED with the row lock taken by a statement of its own; all that follows the
 lock is pipelined with COMMIT, so a commit costs two round trips.
+
+How a worker hears of commits on PostgreSQL: writers NOTIFY, it LISTENs. A sign is a hint and
+nothing more: one that is lost costs the time until the next poll, one too many costs a look; see
+docs/decisions/0014.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import select
 import sys
@@ -23,17 +29,25 @@ from psycopg.abc import Buffer
 from psycopg.types.datetime import TimestamptzLoader
 from psycopg.types.string import TextLoader
 
-from deltasql.catalog.database import BatchRead, BulkWork, Dialect, PartedQuery, Work
-from deltasql.catalog.dialects.adbc import AdbcConnection
-from deltasql.catalog.dialects.pool import Pool, weakly
-from deltasql.catalog.dialects.postgres_arrays import ArrayDumper
-from deltasql.catalog.dialects.postgres_batches import PostgresBatchRead, reading, stream
-from deltasql.catalog.dialects.postgres_bulk import bulk_transaction, with_literals
-from deltasql.catalog.dialects.postgres_errors import explained, hidden_interrupt, mapped
-from deltasql.catalog.dialects.postgres_pooler import require_own_session, server_process
-from deltasql.catalog.dialects.postgres_watch import PostgresWatch, channel_of
-from deltasql.catalog.dialects.staging import POSTGRES_WORDS
-from deltasql.catalog.queries import Queries, load_queries, split_statements
+from deltasql.database.adbc import POSTGRES_WORDS, AdbcConnection
+from deltasql.database.named_queries import Queries, load_queries, split_statements
+from deltasql.database.pool import Pool, weakly
+from deltasql.database.port import BatchRead, BulkWork, Dialect, PartedQuery, Work
+from deltasql.database.postgres_arrow import (
+    ArrayDumper,
+    PostgresBatchRead,
+    bulk_transaction,
+    reading,
+    stream,
+    with_literals,
+)
+from deltasql.database.postgres_errors import (
+    explained,
+    hidden_interrupt,
+    mapped,
+    require_own_session,
+    server_process,
+)
 from deltasql.errors import (
     CatalogError,
     CatalogUnavailableError,
@@ -41,20 +55,61 @@ from deltasql.errors import (
     PermissionDeniedError,
 )
 
+_PREFIX = "deltasql_"
+
+# PostgreSQL's longest name; a longer channel is refused.
+_LONGEST = 63
+
 DIALECT = Dialect(
     name="postgres",
     has_row_locks=True,
     has_writing_ctes=True,
     must_tell_commits=True,
 )
-# The host decides what is logged; without a handler Python would print the driver's warnings.
-logging.getLogger("psycopg").addHandler(logging.NullHandler())
 _READING = "begin isolation level repeatable read read only"
 _SERVER_CLOCK = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
 _CHUNK_ROWS = 10_000
 _PREPARED = 1_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+
+
+def channel_of(schema: str) -> str:
+    """Return the channel of the catalog in a schema; every database has channels of its own."""
+    name = f"{_PREFIX}{schema}"
+    if len(name.encode()) <= _LONGEST:
+        return name
+    return f"{_PREFIX}{hashlib.sha256(schema.encode()).hexdigest()[:32]}"
+
+
+class PostgresWatch:
+    """Listens on the catalog's channel, on a connection of its own."""
+
+    def __init__(self, conninfo: str, channel: str) -> None:
+        with mapped():
+            self._connection = psycopg.connect(conninfo, autocommit=True)
+            try:
+                self._connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def heard(self, seconds: float) -> bool:
+        """Wait at most so long; tell whether somebody committed since the last call."""
+        with mapped():
+            signs = len(list(self._connection.notifies(timeout=seconds, stop_after=1)))
+            if signs:  # what else has come asks for the same look
+                signs += len(list(self._connection.notifies(timeout=0)))
+            return signs > 0
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        with suppress(psycopg.Error):
+            self._connection.close()
+
+
+# The host decides what is logged; without a handler Python would print the driver's warnings.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 class MillisLoader(TimestamptzLoader):

@@ -1,22 +1,57 @@
-"""PostgreSQL, very many rows: a transaction on a connection that takes Arrow as COPY."""
+"""PostgreSQL, very many rows in and out as Arrow; lists as PostgreSQL's own text.
+
+Lists as PostgreSQL reads them in text: `{1,2,NULL}`. The driver's own dumper looks at every value
+to find the narrowest type of its array. That takes longer than all else that a commit does in
+Python, and a statement is planned anew for each combination of types that occurs. Here the
+statement says the type, by a cast behind the parameter.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
-from psycopg import sql
+from psycopg import DataError, sql
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
 
-from deltasql.catalog.dialects.adbc import AdbcConnection, Error
-from deltasql.catalog.dialects.staging import require_all, without_nulls
-from deltasql.catalog.queries import Queries
+from deltasql.database.adbc import AdbcConnection, Error, require_all, without_nulls
+from deltasql.database.named_queries import Queries
 from deltasql.errors import CommitUnknownError
 
 _PLACE = re.compile(r"%\((\w+)\)[stb]")
+
+Mapped = Callable[[], AbstractContextManager[None]]
+
+
+class ArrayDumper(Dumper):
+    """Writes a list of numbers, truth values or texts; bytes go as the driver's binary arrays."""
+
+    format = Format.TEXT
+    oid = 0  # the statement says it
+
+    def dump(self, obj: list[Any]) -> bytes:
+        """Return the array as text."""
+        text = "{" + ",".join(map(_element, obj)) + "}"
+        if "\0" in text:  # the driver would end the text there
+            raise DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+        return text.encode()
+
+
+def _element(value: object) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, int):
+        return int.__repr__(value)  # of a truth value 0 or 1
+    if isinstance(value, float):
+        return float.__repr__(value)
+    raise TypeError(f"An array of a statement cannot hold a value of type {type(value).__name__}.")
 
 
 @contextmanager
@@ -89,3 +124,54 @@ class PostgresBulkWork:
 def with_literals(text: str, params: dict[str, Any]) -> str:
     """Return a statement with its values quoted into it: ADBC streams only those as COPY."""
     return _PLACE.sub(lambda place: sql.Literal(params[place[1]]).as_string(None), text)
+
+
+class PostgresBatchRead:
+    """An open read of one state through ADBC; values travel as literals."""
+
+    def __init__(self, connection: AdbcConnection, queries: Queries, mapped: Mapped) -> None:
+        self._connection = connection
+        self._queries = queries
+        self._mapped = mapped
+
+    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        """Run a query, which is not kept prepared: its text has the values in it."""
+        text = with_literals(self._queries.get(name).text, params)
+        return [
+            row
+            for batch in stream(self._connection, text, self._mapped)
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        ]
+
+    def batches(
+        self, text: str, params: dict[str, Any], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Run a query text and yield its rows in batches."""
+        statement = with_literals(self._queries.compile(text).text, params)
+        for batch in stream(self._connection, statement, self._mapped):
+            yield batch.cast(schema) if batch.schema != schema else batch
+
+
+@contextmanager
+def reading(connection: AdbcConnection, mapped: Mapped) -> Iterator[None]:
+    """Keep the connection in one state; one that cannot leave it is not used again."""
+    try:
+        with mapped():
+            connection.execute("begin isolation level repeatable read read only")
+        yield
+    finally:
+        try:
+            connection.execute("rollback")
+        except Error:
+            connection.broken = True
+
+
+def stream(connection: AdbcConnection, statement: str, mapped: Mapped) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a statement, the driver's errors as ours."""
+    with closing(connection.batches(statement)) as batches:
+        while True:
+            with mapped():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch

@@ -1,20 +1,29 @@
-"""What the two drivers of PostgreSQL raise, as our errors, told by SQLSTATE in any language.
+"""What PostgreSQL's drivers raise, as our errors, and poolers that share server sessions.
 
 A login that fails has no SQLSTATE in libpq; there the reason is read out of the text, and where the
 text is not understood, the database counts as not answering.
+
+Does a connection keep its server session, or does a pooler share it between its clients? A pooler
+in transaction mode (PgBouncer, RDS Proxy and others) gives each transaction any server session.
+Settings such as the search path then belong to whoever ran before: a commit could go to another
+catalog of the same database. Such a pool is refused.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import psycopg
 
-from deltasql.catalog.database import UniqueViolationError
-from deltasql.catalog.dialects.adbc import DataError, Error, OperationalError
+from deltasql.database.adbc import DataError, Error, OperationalError
+from deltasql.database.port import UniqueViolationError
 from deltasql.errors import (
     BadArgumentError,
     CatalogError,
@@ -22,9 +31,11 @@ from deltasql.errors import (
     DeltaSqlError,
     LoginRefusedError,
     PermissionDeniedError,
+    PoolModeError,
 )
 
 _NO_RIGHT = "42501"
+
 # a standby, or a primary that has become one; a server that ends, starts or has no room
 _UNAVAILABLE = ("25006", "08", "40", "53", "55P03", "57", "58")
 _TOO_LARGE = "54"
@@ -60,6 +71,10 @@ _BUSY = (
     psycopg.errors.LockNotAvailable,
 )
 _PREAMBLE = re.compile(r"^.*?(?: failed: |\b[A-Z]+:  )(?=\S)")
+
+# One look can miss by chance that two clients share a session; so many in a row do not.
+_LOOKS = 8
+_PATIENCE_S = 5.0
 
 
 @contextmanager
@@ -160,3 +175,68 @@ def _after_preamble(line: str) -> str:
 def _first_line(error: BaseException) -> str:
     text = str(error).strip()
     return text.splitlines()[0].rstrip(".") if text else "no reason given"
+
+
+def require_own_session(
+    connection: psycopg.Connection[Any], connect: Callable[[], psycopg.Connection[Any]]
+) -> int:
+    """Refuse a pool that shares server sessions between its clients; return the server process.
+
+    Two clients take turns. In session mode each has one server process, its own; in transaction
+    mode they meet on one process or change it. A second client that gets no process at all, while
+    the first one does nothing, has met a full pool that keeps its sessions.
+
+    Raises:
+        PoolModeError: the pool shares server sessions.
+    """
+    ours, theirs = set(), set()
+    other = _open_within(connect, _PATIENCE_S)
+    try:
+        for _ in range(_LOOKS):
+            ours.add(server_process(connection))
+            if other is not None:
+                theirs.add(server_process(other))
+    finally:
+        if other is not None:
+            other.close()
+    if len(ours) > 1 or len(theirs) > 1 or ours & theirs:
+        info = connection.info
+        raise PoolModeError(
+            f"The server at {info.host}:{info.port} is a connection pool in transaction mode: it "
+            "does not keep the settings of a connection.",
+            host=info.host,
+            port=info.port,
+        )
+    return ours.pop()
+
+
+def _open_within(
+    connect: Callable[[], psycopg.Connection[Any]], seconds: float
+) -> psycopg.Connection[Any] | None:
+    """Return another client that a server process answers; None where it waits too long."""
+    answered: Future[psycopg.Connection[Any]] = Future()
+
+    def run() -> None:
+        other = None
+        try:
+            other = connect()
+            server_process(other)
+            answered.set_result(other)
+        except BaseException as error:  # noqa: BLE001 (raised again where it is waited for)
+            if other is not None:
+                other.close()
+            with suppress(InvalidStateError):  # nobody waits any more
+                answered.set_exception(error)
+
+    threading.Thread(target=run, name="deltasql-pool-check", daemon=True).start()
+    try:
+        return answered.result(timeout=seconds)
+    except FutureTimeoutError:
+        if answered.cancel():
+            return None
+        return answered.result()
+
+
+def server_process(connection: psycopg.Connection[Any]) -> int:
+    """Return the number of the server process that answers."""
+    return int(connection.execute("select pg_backend_pid()", prepare=False).fetchall()[0][0])

@@ -10,35 +10,49 @@ an Arrow column costs seven times as much.
 
 from __future__ import annotations
 
+import shutil
+import stat
+import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
 
-from deltasql.catalog.database import (
-    BatchRead,
-    BulkWork,
-    Dialect,
-    PartedQuery,
-    Work,
-)
-from deltasql.catalog.dialects.adbc import ROW_JSON
-from deltasql.catalog.dialects.parts import number_ranges, read_side_by_side
-from deltasql.catalog.dialects.pool import Pool, weakly
-from deltasql.catalog.dialects.sqlite_access import FileIdentity
-from deltasql.catalog.dialects.sqlite_connection import SqliteConnection, make_wal
-from deltasql.catalog.dialects.sqlite_place import is_there, require_folder
-from deltasql.catalog.dialects.sqlite_probe import NO_TABLES, require_catalog
-from deltasql.catalog.dialects.sqlite_watch import SqliteWatch
-from deltasql.catalog.dialects.staging import SQLITE_WORDS, require_all, without_nulls
-from deltasql.catalog.queries import Queries, load_queries, split_statements
 from deltasql.clock import now_ms
-from deltasql.errors import BadArgumentError, ConfigError
+from deltasql.cores import usable_cores
+from deltasql.database.adbc import ROW_JSON, SQLITE_WORDS, require_all, without_nulls
+from deltasql.database.named_queries import Queries, load_queries, split_statements
+from deltasql.database.pool import Pool, weakly
+from deltasql.database.port import BatchRead, BulkWork, Dialect, PartedQuery, Work
+from deltasql.database.sqlite_access import INDEX, LOCKS, WAL, Access, FileIdentity, size_of
+from deltasql.database.sqlite_connection import SqliteConnection, make_wal, query_once
+from deltasql.database.sqlite_files import is_there, no_right_error, require_folder
+from deltasql.errors import (
+    BadArgumentError,
+    CatalogError,
+    CatalogUnavailableError,
+    ConfigError,
+    SchemaMissingError,
+)
+
+# More threads than these only wait for memory.
+_MOST_PARTS = 4
+
+# Fewer numbers than these are read before a second thread has begun.
+_FEWEST_NUMBERS = 100_000
+_FARTHEST = 2**63 - 1
+
+NO_TABLES = "the database there has no deltasql tables"
+_MAGIC = b"SQLite format 3\x00"
+_NO_PLACE_FOR_ONE = "Check the path in the URI; a catalog cannot be made there."
 
 DIALECT = Dialect(
     name="sqlite",
@@ -56,6 +70,128 @@ _WORDS = {
     "true": "1",
 }
 _encoder = msgspec.json.Encoder()
+
+
+def number_ranges(
+    first: int | None, last: int | None, *, cores: int | None = None
+) -> list[tuple[int, int]]:
+    """Return ranges, open at their end, that share out the numbers from about first to about last.
+
+    Together they hold every number there is: the outermost reach as far as numbers go.
+    """
+    span = last - first + 1 if first is not None and last is not None else 0
+    parts = max(1, min(cores or usable_cores(), _MOST_PARTS, span // _FEWEST_NUMBERS))
+    inner = [(first or 0) + span * part // parts for part in range(1, parts)]
+    ends = [-_FARTHEST, *inner, _FARTHEST]
+    return list(pairwise(ends))
+
+
+def read_side_by_side(
+    readers: Iterable[Callable[[], Iterable[pa.RecordBatch]]],
+) -> list[pa.RecordBatch]:
+    """Run the readers at the same time and return their batches in the readers' order."""
+    readers = list(readers)
+    with ThreadPoolExecutor(len(readers)) as pool:
+        return [batch for part in pool.map(lambda read: list(read()), readers) for batch in part]
+
+
+class _Rows(Protocol):
+    def look(self) -> AbstractContextManager[None]: ...
+
+    def rows(self, text: str) -> list[tuple[Any, ...]]: ...
+
+    def close(self) -> None: ...
+
+
+class SqliteWatch:
+    """Looks at the data version: it moves with every commit of another connection."""
+
+    def __init__(self, connection: _Rows, pause: Callable[[float], None] = time.sleep) -> None:
+        self._connection = connection
+        self._pause = pause
+        self._seen = self._version()
+
+    def heard(self, seconds: float) -> bool:
+        """Wait at most so long; tell whether somebody committed since the last call."""
+        if self._has_moved():
+            return True
+        self._pause(seconds)
+        return self._has_moved()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._connection.close()
+
+    def _has_moved(self) -> bool:
+        before, self._seen = self._seen, self._version()
+        return self._seen != before
+
+    def _version(self) -> int:
+        with self._connection.look():
+            return int(self._connection.rows("pragma data_version")[0][0])
+
+
+def require_catalog(path: Path, has_tables: str) -> None:
+    """Refuse a path without a catalog; `has_tables` is the query that counts its first table.
+
+    A file that has our lock file beside it was opened by us before: its tables are not looked for
+    here, because opening it leaves nothing new behind.
+
+    Raises:
+        SchemaMissingError: says what is there.
+        PermissionDeniedError: this user may not look.
+    """
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise _missing(path, "there is no such file") from None
+    except OSError as error:
+        raise _closed(path, error) from error
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "no file"
+        raise _missing(path, f"it is {kind}", hint=_NO_PLACE_FOR_ONE)
+    if not found.st_size:
+        raise _missing(path, "the file is empty")
+    if Path(f"{path}{LOCKS}").exists():
+        return
+    if _first_bytes(path) != _MAGIC:
+        raise _missing(path, "the file is not a SQLite database", hint=_NO_PLACE_FOR_ONE)
+    if not _count(path, has_tables):
+        raise _missing(path, NO_TABLES)
+
+
+def _count(path: Path, query: str) -> int:
+    """Return what the query counts; a database that others use is read with its log."""
+    if not size_of(f"{path}{WAL}"):
+        return int(query_once(path, Access.FROZEN, query)[0][0])
+    if Path(f"{path}{INDEX}").exists():
+        return int(query_once(path, Access.READING, query)[0][0])
+    # A log that nobody uses: SQLite would make its index beside it.
+    with TemporaryDirectory(prefix="deltasql-look-") as folder:
+        copy = Path(folder) / "copy.db"
+        shutil.copyfile(path, copy)
+        shutil.copyfile(f"{path}{WAL}", f"{copy}{WAL}")
+        return int(query_once(copy, Access.SHARED, query)[0][0])
+
+
+def _first_bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC))
+    except OSError as error:
+        raise _closed(path, error) from error
+
+
+def _missing(path: Path, reason: str, hint: str | None = None) -> SchemaMissingError:
+    return SchemaMissingError(f"There is no catalog at {path}: {reason}.", hint=hint)
+
+
+def _closed(path: Path, error: OSError) -> CatalogError:
+    if isinstance(error, PermissionError):
+        return no_right_error(path)
+    return CatalogUnavailableError(
+        f"The catalog database at {path} cannot be opened: {error.strerror}."
+    )
 
 
 def _column_words(columns: str) -> dict[str, str]:

@@ -14,18 +14,18 @@ from urllib.parse import quote
 import adbc_driver_sqlite
 import pyarrow as pa
 
-from deltasql.catalog.dialects.adbc import TEMPORARY, AdbcConnection, Error
-from deltasql.catalog.dialects.sqlite_access import (
+from deltasql.crash import crash_point
+from deltasql.database.adbc import TEMPORARY, AdbcConnection, Error
+from deltasql.database.sqlite_access import (
     Access,
+    DriverErrors,
     FileIdentity,
     FrozenFile,
     access_of,
     changed_meanwhile,
     identity,
 )
-from deltasql.catalog.dialects.sqlite_errors import DriverErrors
-from deltasql.catalog.dialects.sqlite_files import BUSY_S, CatalogLocks, DatabaseGuard, Guards
-from deltasql.crash import crash_point
+from deltasql.database.sqlite_files import BUSY_S, CatalogLocks, DatabaseGuard, Guards
 from deltasql.errors import (
     CatalogError,
     CatalogReplacedError,

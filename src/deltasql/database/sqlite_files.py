@@ -28,7 +28,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from deltasql.catalog.dialects.sqlite_access import (
+from deltasql.crash import crash_point
+from deltasql.database.sqlite_access import (
     INDEX,
     LOCKS,
     NO_RIGHT,
@@ -39,25 +40,72 @@ from deltasql.catalog.dialects.sqlite_access import (
     identity,
     refusal_to_write,
 )
-from deltasql.catalog.dialects.sqlite_place import no_right_error
-from deltasql.crash import crash_point
-from deltasql.errors import CatalogReplacedError, CatalogUnavailableError, ConfigError
+from deltasql.errors import (
+    CatalogReplacedError,
+    CatalogUnavailableError,
+    ConfigError,
+    PermissionDeniedError,
+)
 
 BUSY_S = 30.0
+
 # Where SQLite has its locks: readers of the database file, and the users of the log's index.
 _READERS = (0x40000002, 510)
 _INDEX_USERS = (128, 1)
+
 # Where the number of the log's last frame stands in its index.
 _LAST_FRAME = (16, 4)
 _WAL_FORMAT = b"\x02\x02"
 _FORMAT = (18, 2)
+
 # Our own locks, far behind what the lock file holds.
 _OPEN, _WRITER, _READING = 1 << 20, (1 << 20) + 1, (1 << 20) + 2
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.01
 _BUSY = (errno.EAGAIN, errno.EACCES)
 _NO_FILE = -1
+
 # struct flock
 _LOCK = "hhqqi0q"
+
+# The descriptors of all `CatalogLocks` of this process.
+_lock_files: set[int] = set()
+
+
+def is_there(path: Path) -> bool:
+    """Tell whether there is something at the path.
+
+    Raises:
+        PermissionDeniedError: this user may not look.
+        ConfigError: no file can have such a path.
+    """
+    try:
+        return path.exists()
+    except PermissionError as error:
+        raise no_right_error(path) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"There can be no catalog database at {path}: {reason}.") from error
+
+
+def require_folder(path: Path) -> None:
+    """Refuse a path whose folder is missing: it is not made, it may be a disk not yet mounted.
+
+    Raises:
+        ConfigError: names the folder.
+    """
+    if not path.parent.is_dir():
+        raise ConfigError(
+            f"The folder {path.parent.absolute()} of the catalog database does not exist.",
+            hint="Create the folder, or correct the path in the URI.",
+        )
+
+
+def no_right_error(path: Path) -> PermissionDeniedError:
+    """Return the error of a file that this user may not open."""
+    return PermissionDeniedError(
+        f"This user may not open the catalog database at {path}.",
+        hint="Check the owner and the mode of the file and of its folder.",
+    )
 
 
 class DatabaseGuard:
@@ -267,10 +315,6 @@ def _guard(path: Path, make_wal: Callable[[], None], access: Access) -> Database
         raise CatalogUnavailableError(
             f"The catalog database at {path} cannot be opened: {error.strerror}."
         ) from error
-
-
-# The descriptors of all `CatalogLocks` of this process.
-_lock_files: set[int] = set()
 
 
 class CatalogLocks:

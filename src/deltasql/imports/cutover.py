@@ -1,38 +1,189 @@
-"""Take over a log: the next number is won by put-if-absent before SQL accepts any commit."""
+"""Let SQL take over the log of an imported table: claim its next version, note what others left in
+it.
+
+What others have left in a log that is taken over: noted, so that it is known and watched. Their
+checkpoints, sidecars and checksums stay as they are. Without a note `verify` would call them
+strangers, and nobody would notice when one of them is damaged.
+
+A cut-over in the book: the claim is noted before it is put, and becomes a version if it won.
+Between the two the log alone decides. Whoever comes after a crash finds the noted claim, looks at
+the log, and ends what was begun.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
-from deltasql.catalog.bulk_rows import VersionWindow
-from deltasql.catalog.bulk_versions import commit_times
-from deltasql.catalog.catalog import SqlCatalog
-from deltasql.catalog.copies import Claim, noted_claim
-from deltasql.catalog.cutover import CutoverBook
-from deltasql.catalog.rows import TableRow, TableState
 from deltasql.crash import crash_point
-from deltasql.errors import CutoverError, DeltaSqlError, OwnershipError, StorageError
-from deltasql.importer.commit_files import CommitFiles
-from deltasql.importer.listing import newer_commits
-from deltasql.importer.parse import read_window, window_of
-from deltasql.log.owner import OWNER_KEY, Owner, claim, encode_owner, read_owner
-from deltasql.log.segment import newest_commit
+from deltasql.database.port import BulkWork, Database, Work
+from deltasql.errors import (
+    CutoverError,
+    DeltaSqlError,
+    ImportDifferenceError,
+    OwnershipError,
+    StorageError,
+    UnsafeStoreError,
+)
+from deltasql.imports.job import ImportOptions, TableImport
+from deltasql.imports.load.bulk_load import BulkLoad
+from deltasql.imports.load.bulk_versions import commit_times
+from deltasql.imports.load.window import VersionWindow
+from deltasql.imports.plan.commit_files import CommitFiles
+from deltasql.imports.plan.listing import newer_commits
+from deltasql.imports.read.parse import read_window, window_of
+from deltasql.imports.validate.validator import Verdict, verdict_of
+from deltasql.log.commits import newest_commit, object_digest
+from deltasql.log.owner_marker import OWNER_KEY, Owner, claim, encode_owner, read_owner
+from deltasql.metastore.id_blocks import IdBlocks
+from deltasql.metastore.log_state import INHERITED, Claim, LogFiles, RecordedFile, noted_claim
+from deltasql.metastore.registry import SqlCatalog
+from deltasql.metastore.table_row import TableRow, TableState, table_row
 from deltasql.protocol.actions import CommitInfo, Metadata, Protocol
-from deltasql.protocol.claim import OPERATION, claim_actions, require_claimable
-from deltasql.protocol.codec import serialize_actions
-from deltasql.protocol.features import is_fenced
-from deltasql.protocol.files import commit_key
-from deltasql.storage.create import Created, create_once
-from deltasql.storage.port import ObjectStore
+from deltasql.protocol.codec import dump_values, serialize_actions
+from deltasql.protocol.features import OPERATION, claim_actions, is_fenced, require_claimable
+from deltasql.protocol.log_names import (
+    LAST_CHECKPOINT,
+    LAST_CHECKPOINT_CHECKSUM,
+    LOG_FOLDER,
+    LogFile,
+    LogFileKind,
+    commit_key,
+)
+from deltasql.runtime.connection import Connection
+from deltasql.storage.conditional_put import StoreVerdict, check_conditional_put
+from deltasql.storage.port import Created, ObjectInfo, ObjectStore, create_once
 from deltasql.version import __version__
+
+# We write or remove these ourselves.
+_CHANGING = {OWNER_KEY, LAST_CHECKPOINT, LAST_CHECKPOINT_CHECKSUM}
+_OURS = f"{LOG_FOLDER}_deltasql_"
+
+# A local file on its way, by delta-rs: it becomes the commit, or goes.
+_STAGED = re.compile(r"#\d+$")
+_WORKERS = 8
 
 # A writer that is always faster than we are is not to be raced for ever.
 _RACES = 20
+
 # So many commits that SQL lacks are read for a claim above them; more are imported first.
 _MOST_AHEAD = 32
+
+
+def inherit(database: Database, row: TableRow, store: ObjectStore) -> int:
+    """Note everything in the log that is no commit of the table; return how much was new."""
+    log_files = LogFiles(database)
+    known = {file.key for file in log_files.all(row.table_id)}
+    listed = [info for info in _strangers(store, row) if info.key not in known]
+    with ThreadPoolExecutor(_WORKERS, thread_name_prefix="deltasql-inherit") as pool:
+        digests = list(pool.map(lambda info: object_digest(store, info.key), listed))
+    with database.write() as work:
+        for info, digest in zip(listed, digests, strict=True):
+            if digest is not None:  # its writer has removed it meanwhile
+                file = RecordedFile(
+                    info.key,
+                    _version(info, row),
+                    INHERITED,
+                    info.size,
+                    digest,
+                    e_tag=info.e_tag,
+                )
+                log_files.record(work, row.table_id, file)
+        crash_point("before-inherited")
+    return len(listed)
+
+
+def _strangers(store: ObjectStore, row: TableRow) -> Iterator[ObjectInfo]:
+    for info in store.list_from(LOG_FOLDER):
+        if info.key in _CHANGING or info.key.startswith(_OURS) or _STAGED.search(info.key):
+            continue
+        file = LogFile.parse(info.key.removeprefix(LOG_FOLDER))
+        is_commit = file is not None and file.kind is LogFileKind.COMMIT
+        if not (is_commit and file is not None and file.version >= row.log_floor):
+            yield info
+
+
+def _version(info: ObjectInfo, row: TableRow) -> int:
+    """A file whose name tells no version may belong to any up to the newest."""
+    file = LogFile.parse(info.key.removeprefix(LOG_FOLDER))
+    return row.current_version if file is None else file.last_version or file.version
+
+
+@dataclass(slots=True)
+class CutoverBook:
+    """Notes, forgets and fulfils claims in one catalog."""
+
+    database: Database
+
+    def note(self, table_id: str, claim: Claim) -> None:
+        """Write down a claim before anybody else can see it.
+
+        Raises:
+            CutoverError: the table is not a read-only import from before the claim, or another
+                claim is noted.
+        """
+        with self.database.write() as work:
+            row = _lock(work, table_id)
+            if row.state is not TableState.READ_ONLY or row.current_version >= claim.version:
+                raise _not_ready(row, claim.version - 1)
+            if noted_claim(work, table_id) not in (None, claim):
+                raise CutoverError(
+                    f"Another cut-over of {row.full_name} is under way.", table=row.full_name
+                )
+            text = claim.payload.decode()
+            work.run("set_import_claim", table_id=table_id, version=claim.version, claim=text)
+            crash_point("before-claim-noted")
+        crash_point("after-claim-noted")
+
+    def forget(self, table_id: str) -> TableRow:
+        """Drop a claim that has lost, and return the table as it is then."""
+        with self.database.write() as work:
+            work.run("end_import", table_id=table_id)
+            crash_point("before-claim-forgotten")
+            return _lock(work, table_id)
+
+    def fulfil(self, table_id: str, won: VersionWindow, *, now: int) -> TableRow:
+        """Make a claim that has won the table's newest version and let it take commits."""
+        load = BulkLoad(self.database, table_id, IdBlocks(self.database, "file_id"))
+        with self.database.bulk() as work:
+            _require_ready(work, table_id, won.first - 1)
+            load.claim(work, won, now=now)
+            work.run("set_state", table_id=table_id, state=str(TableState.ACTIVE))
+            work.run("end_import", table_id=table_id)
+            _set(work, _lock(work, table_id), {"cut_over_at": won.first})
+            crash_point("before-cutover-commit")
+            row = _lock(work, table_id)
+        crash_point("after-cutover-commit")
+        return row
+
+
+def _require_ready(work: BulkWork, table_id: str, version: int) -> None:
+    row = _lock(work, table_id)
+    if row.state is not TableState.READ_ONLY or row.current_version != version:
+        raise _not_ready(row, version)
+
+
+def _not_ready(row: TableRow, version: int) -> CutoverError:
+    return CutoverError(
+        f"Table {row.full_name} is {row.state} at version {row.current_version}; it must be "
+        f"read_only at {version} to be taken over.",
+        table=row.full_name,
+    )
+
+
+def _lock(work: Work | BulkWork, table_id: str) -> TableRow:
+    return table_row(work.rows("lock_table", table_id=table_id)[0])
+
+
+def _set(work: BulkWork, row: TableRow, notes: dict[str, Any]) -> None:
+    kept = row.properties.get("import_metadata", {}) | notes
+    properties = dump_values(row.properties | {"import_metadata": kept})
+    work.run("set_properties", table_id=row.table_id, properties=properties)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,3 +355,57 @@ def _require_state(row: TableRow) -> None:
             "`resume=True`.",
             table=row.full_name,
         )
+
+
+def cut_over(
+    connection: Connection, name: str, *, fence: bool = True, follow: bool = False
+) -> CutOver:
+    """Take over the log of a table; from then on it takes commits through SQL only.
+
+    With `follow`, what others have committed since the import is taken along.
+
+    Raises:
+        ImportDifferenceError: the import is not what its log says, and nobody has accepted that.
+        CutoverError: the import is behind the log and `follow` is not told, or others are always
+            faster.
+        UnsafeStoreError: the store ignores the conditions that decide the race.
+    """
+    row = _require_equal(connection.metastore.table(name))
+    store = connection.store_of(row)
+    if check_conditional_put(store, connection.new_id()) is StoreVerdict.IGNORES:
+        raise UnsafeStoreError(
+            f"The store of {store.uri} ignores conditions: the log cannot be taken over safely."
+        )
+
+    def catch_up(upto: int | None) -> TableRow:
+        options = ImportOptions(resume=True, up_to_version=upto, ends_claim=upto is not None)
+        return _require_equal(TableImport(connection, row.location, name, options).run().row)
+
+    inherit(connection.metastore.database, row, store)
+    done = Cutover(
+        connection.metastore,
+        store,
+        catch_up,
+        connection.new_id,
+        connection.now_ms,
+        fence=fence,
+        follow=follow,
+        committer=connection.user.name,
+    ).run(row)
+    # once more: a writer that was faster may have left more
+    inherit(connection.metastore.database, done.row, store)
+    connection.ownership.forget(row.table_id)
+    return done
+
+
+def _require_equal(row: TableRow) -> TableRow:
+    """Return the row of a table that is what its log says, as far as anybody has looked."""
+    if verdict_of(row) is Verdict.DIFFERENT:
+        again = f"`catalog.imports.validate({row.location!r}, name={row.full_name!r})`"
+        raise ImportDifferenceError(
+            f"The import of {row.full_name} differs from its log; it cannot be cut over.",
+            hint=f"{again} shows the differences; with `accept_differences=True` it accepts "
+            "them. `force=True` imports the table again.",
+            table=row.full_name,
+        )
+    return row

@@ -216,3 +216,5 @@ where table_id = cast(:table_id as {uuid}) and log_floor = first_version and exi
     where v.table_id = dl_tables.table_id and v.version = dl_tables.first_version
         and v.payload_bytes = 0
 )
+
+

@@ -1,4 +1,6 @@
-"""Bring an existing Delta table under SQL, in place: its log is read and never touched."""
+"""The import of one table, from the plan to the validated result; it resumes where it was
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,19 @@ from datetime import timedelta
 from threading import Event
 from typing import Any
 
-from deltasql.catalog.catalog import check_name
-from deltasql.catalog.importing import Importing, Swap
-from deltasql.catalog.registry import NewTable
-from deltasql.catalog.rows import TableRow, TableState, split_name
-from deltasql.client.import_target import (
+from deltasql.errors import (
+    BadArgumentError,
+    ImportDifferenceError,
+    MalformedActionError,
+    SourceChangedError,
+)
+from deltasql.imports.engines.local import Engine, LocalEngine
+from deltasql.imports.load.loader import GroundError, LoadCounts, Loader, Observer
+from deltasql.imports.load.tables import Importing, Swap
+from deltasql.imports.plan.import_plan import ImportPlan, PlanOptions
+from deltasql.imports.plan.listing import PlanWarning, corrupt_checkpoint
+from deltasql.imports.read.tasks import LogReader
+from deltasql.imports.target import (
     FROM_VERSION,
     Target,
     find_target,
@@ -22,30 +32,39 @@ from deltasql.client.import_target import (
     plan_import,
     resume_options,
 )
-from deltasql.client.source_reader import reader_of
-from deltasql.client.validate import Verdict, compare, judge, remember, reread_source, verdict_of
-from deltasql.errors import (
-    BadArgumentError,
-    ImportDifferenceError,
-    MalformedActionError,
-    SourceChangedError,
+from deltasql.imports.validate.differences import Validation
+from deltasql.imports.validate.validator import (
+    Verdict,
+    compare,
+    judge,
+    remember,
+    reread_source,
+    verdict_of,
 )
-from deltasql.importer.engine import Engine, LocalEngine
-from deltasql.importer.load import GroundError, Loader
-from deltasql.importer.plan import ImportPlan, PlanOptions
-from deltasql.importer.plan_warnings import PlanWarning, corrupt_checkpoint
-from deltasql.importer.progress import LoadCounts, Observer
-from deltasql.importer.tasks import LogReader
-from deltasql.parity.differences import Validation
+from deltasql.metastore.registry import check_name
+from deltasql.metastore.table_row import NewTable, TableRow, TableState, split_name
 from deltasql.protocol.codec import dump_values
 from deltasql.protocol.properties import read_interval
-from deltasql.protocol.schema import parse_schema
+from deltasql.protocol.schema.types import parse_schema
 from deltasql.runtime.connection import Connection
+from deltasql.storage.memory import MemoryStore
 from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import canonical_location, location_key
 
 # A source that changes under our hands is planned anew this often before we give up.
 PLANS = 10
+
+
+def reader_of(
+    connection: Connection, engine: Engine, store: ObjectStore, *, lenient: bool = False
+) -> LogReader:
+    """Return what does the tasks of an engine on the log of a store."""
+    opener = connection.stores.opener(store.uri)
+    if not isinstance(engine, LocalEngine):
+        return LogReader(opener, lenient)
+    # what a caller put around its store is not in other processes, nor is what memory holds
+    is_near = connection.stores.wrap is not None or isinstance(store, MemoryStore)
+    return LogReader(lambda: store, lenient, elsewhere=None if is_near else opener)
 
 
 @dataclass(frozen=True, slots=True)

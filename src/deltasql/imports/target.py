@@ -1,35 +1,75 @@
-"""Where an import goes: a new table, one that was begun, or one that it replaces."""
+"""Where an import goes: its name, its table row, and whether it may begin or go on there."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deltasql.catalog.copies import noted_claim
-from deltasql.catalog.registry import NewTable
-from deltasql.catalog.rows import TableRow, TableState
 from deltasql.errors import (
+    BadArgumentError,
     NotResumableError,
     ObjectNotFoundError,
     OwnershipError,
     TableExistsError,
 )
-from deltasql.importer.plan import ImportPlan
-from deltasql.importer.read_plan import read_plan
-from deltasql.log.owner import read_owner
-from deltasql.log.reader import read_rules
-from deltasql.log.segment import read_segment
+from deltasql.imports.plan.import_plan import ImportPlan, read_plan
+from deltasql.log.commits import read_segment
+from deltasql.log.owner_marker import read_owner
+from deltasql.log.table_rules import read_rules
+from deltasql.metastore.log_state import noted_claim
+from deltasql.metastore.table_row import NewTable, TableRow, TableState
 from deltasql.protocol.codec import digest
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 from deltasql.runtime.connection import Connection
+from deltasql.storage.location import parse_location
 from deltasql.storage.port import ObjectStore
 
 if TYPE_CHECKING:
-    from deltasql.client.imports import ImportOptions
+    from deltasql.imports.job import ImportOptions
 
 # In import_metadata: the version that the history was asked to begin at.
 FROM_VERSION = "from_version"
 _GOING_ON = (TableState.IMPORTING, TableState.READ_ONLY)
+
+
+def name_of(source: str) -> str:
+    """Return the name of the folder that a table lies in; a dot in it becomes an underscore.
+
+    Raises:
+        BadArgumentError: the source is no folder but the root of a store.
+    """
+    folder = parse_location(source).path.strip("/").rpartition("/")[2]
+    if not folder:
+        raise BadArgumentError(
+            f"The source {source} has no folder name to call the table by.",
+            hint="Give the table's name with `name=`.",
+        )
+    return _plain(folder)
+
+
+def lake_names(root: str, folders: Iterable[str]) -> dict[str, str]:
+    """Return a name for every table folder below a root: `a/b/c` is called `a.b.c`.
+
+    The last part is the table's name, the parts before it its namespace. The root itself, if it
+    is a table, is called after its own folder.
+    """
+    return {
+        folder: ".".join(map(_plain, folder.split("/"))) if folder else name_of(root)
+        for folder in folders
+    }
+
+
+def colliding(names: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the names that several folders would have, with the folders."""
+    often = {name for name, count in Counter(names.values()).items() if count > 1}
+    return {name: [f for f, n in names.items() if n == name] for name in sorted(often)}
+
+
+def _plain(folder: str) -> str:
+    # the last dot of a table's name divides namespace and name
+    return folder.replace(".", "_").strip() or "_"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A checkpoint of any kind, for loading into SQL: its head as actions, its files as Arrow rows.
+"""Foreign checkpoints as rows: their first part, their files, and how damage shows.
 
 One file, several parts, or V2 (JSON or Parquet) with sidecars. The files are cut into parts that
 tasks read on their own, each in bounded memory. What is damaged is told as such, never passed on.
@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 from urllib.parse import unquote
 
+import msgspec
 import pyarrow as pa
 
-from deltasql.log.checkpoint_damage import damage, told_as_damage
-from deltasql.log.checkpoint_head import HEAD, head_actions, json_actions
-from deltasql.log.checkpoint_names import require_sound_names
-from deltasql.log.parquet_input import ParquetInput, open_parquet
+from deltasql.errors import MalformedActionError, ObjectNotFoundError, ProtocolError
+from deltasql.log.parquet_input import ParquetInput, open_parquet, require_sound_names
 from deltasql.protocol.actions import (
     Action,
     Add,
@@ -29,16 +29,126 @@ from deltasql.protocol.actions import (
     Sidecar,
     Txn,
 )
-from deltasql.protocol.checkpoint_files import PARSED, add_rows, lacks_text, present, remove_rows
-from deltasql.protocol.file_rows import ADD_SCHEMA, REMOVE_SCHEMA, rows_of_adds, rows_of_removes
-from deltasql.protocol.files import LOG_FOLDER, LogFile
+from deltasql.protocol.checkpoint.decode import (
+    ADD_SCHEMA,
+    PARSED,
+    REMOVE_SCHEMA,
+    add_rows,
+    lacks_text,
+    present,
+    remove_rows,
+    rows_of_adds,
+    rows_of_removes,
+)
+from deltasql.protocol.codec import decode_commit, from_json_object
+from deltasql.protocol.log_names import LOG_FOLDER, LogFile
+from deltasql.protocol.schema.arrow import plain_value
 from deltasql.storage.port import ObjectStore
+
+_HINT = (
+    "The checkpoint is damaged; restore the file, or begin from an older checkpoint or from the "
+    "commits where the log still has them."
+)
+_WRONG = (
+    pa.ArrowException,
+    msgspec.MsgspecError,
+    OSError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    MemoryError,
+    RecursionError,
+)
+
+HEAD = ("protocol", "metaData", "txn", "domainMetadata")
+_LONGEST_LINE = 128 * 1024 * 1024
 
 _MOST_ROWS = 100_000
 _JSON_ROWS = 10_000
 _FILES = ("add", "remove")
 _V2 = ("checkpointMetadata", "sidecar")
 _SIDECARS = f"{LOG_FOLDER}_sidecars/"
+
+
+def damage(store: ObjectStore, key: str, version: int, reason: str) -> MalformedActionError:
+    """Return the error for a checkpoint that cannot be used."""
+    return MalformedActionError(
+        f"The checkpoint of version {version} cannot be read from {key} at {store.uri}: {reason}.",
+        hint=_HINT,
+        version=version,
+        key=key,
+    )
+
+
+@contextmanager
+def told_as_damage(store: ObjectStore, key: str, version: int) -> Iterator[None]:
+    """Tell what is wrong with a file of a checkpoint as MalformedActionError.
+
+    A store that cannot be reached, or refuses, keeps its own error: the file may be right.
+    """
+    try:
+        yield
+    except ObjectNotFoundError as error:
+        raise damage(store, key, version, "there is no such file") from error
+    except ProtocolError as error:
+        if error.context.get("key") == key:
+            raise
+        raise damage(store, key, version, error.message.rstrip(".")) from error
+    except _WRONG as error:
+        raise damage(store, key, version, _reason(error)) from error
+
+
+def _reason(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def head_actions(batch: pa.RecordBatch) -> Iterator[Action]:
+    """Yield the actions in columns that each hold one kind.
+
+    Raises:
+        MalformedActionError, TypeError: a column holds no such action.
+    """
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if not pa.types.is_struct(field.type):
+            raise TypeError(f"`{field.name}` has the type {field.type}")
+        for row in column.filter(column.is_valid()).to_pylist():
+            body: dict[str, Any] = plain_value(row, field.type)
+            if body:  # of a struct whose fields are all null nothing is left
+                if field.name == "metaData":
+                    body.setdefault("format", {})
+                yield _action(field.name, body)
+
+
+def _action(kind: str, body: dict[str, Any]) -> Action:
+    try:
+        return from_json_object({kind: body})
+    except MalformedActionError as error:
+        reason = error.message.partition(": ")[2].rstrip(".")
+        raise ValueError(reason or f"`{kind}` is not valid") from error
+
+
+def json_actions(store: ObjectStore, key: str, version: int) -> Iterator[Action]:
+    """Yield the actions of a V2 checkpoint in JSON, line by line.
+
+    Raises:
+        ValueError: names the line that is not valid.
+    """
+    with store.open_input(key) as file:
+        number = 0
+        while line := file.readline(_LONGEST_LINE):
+            number += 1
+            if len(line) == _LONGEST_LINE:
+                raise ValueError(f"line {number} is too long")
+            try:
+                yield from decode_commit(line, version=version, lenient=True)
+            except MalformedActionError as error:
+                reason = error.message.partition(": ")[2].rstrip(".")
+                raise ValueError(f"line {number}: {reason}") from error
+        if not number:
+            raise ValueError("it is empty")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""CheckpointWriter: spool a checkpoint, have it verified whole, put it, then move the hint.
+"""Checkpoints as Parquet files, written in row groups of bounded size.
 
 A broken checkpoint makes a table unreadable although every commit is there, so nothing reaches
 the store that was not read back first.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,16 +25,25 @@ from deltasql.errors import (
     StorageUnavailableError,
 )
 from deltasql.log.parquet_input import require_readable
-from deltasql.log.row_groups import ROW_GROUP, gather
-from deltasql.protocol.files import LAST_CHECKPOINT, LAST_CHECKPOINT_CHECKSUM, checkpoint_path
-from deltasql.protocol.last_checkpoint import LastCheckpoint, decode_hint, encode_hint
+from deltasql.protocol.log_names import (
+    LAST_CHECKPOINT,
+    LAST_CHECKPOINT_CHECKSUM,
+    LastCheckpoint,
+    checkpoint_path,
+    decode_hint,
+    encode_hint,
+)
 from deltasql.storage.port import ObjectStore
+
+ROW_GROUP = 50_000
 
 # More than this goes to the store in parts, never whole through memory.
 _ONE_PUT = 100 * 1024 * 1024
 _PIECE = 8 * 1024 * 1024
+
 # Reading takes smaller bites: what a batch unpacks to is many times its size in the file.
 _READ_ROWS = 10_000
+
 # Only what repeats is worth a dictionary: paths and statistics are all different.
 _DICTIONARY = [
     "add.partitionValues.key_value.key",
@@ -42,6 +51,52 @@ _DICTIONARY = [
     "remove.partitionValues.key_value.key",
     "remove.partitionValues.key_value.value",
 ]
+
+
+def cut(
+    batches: Iterable[pa.RecordBatch], *, rows: int = ROW_GROUP, after: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in pieces that end where row groups do; `after` so many rows before."""
+    wanted = rows - after % rows
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        while count >= wanted:
+            whole = pa.Table.from_batches(waiting)
+            yield from whole.slice(0, wanted).combine_chunks().to_batches()
+            waiting = whole.slice(wanted).to_batches()
+            count -= wanted
+            wanted = rows
+    if count:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+
+
+def gather(
+    tables: Iterable[pa.Table], schema: pa.Schema, rows: int
+) -> Generator[pa.Table, None, None]:
+    """Yield the rows as one table for each row group, whatever pieces they come in.
+
+    No rows at all are one empty table.
+    """
+    waiting = schema.empty_table()
+    has_rows = False
+    for table in tables:
+        waiting = pa.concat_tables([waiting, table]) if waiting.num_rows else table
+        while waiting.num_rows >= rows:
+            yield _in_one_chunk(waiting.slice(0, rows))
+            waiting = waiting.slice(rows) if waiting.num_rows > rows else schema.empty_table()
+            has_rows = True
+    if waiting.num_rows or not has_rows:
+        yield _in_one_chunk(waiting)
+
+
+def _in_one_chunk(table: pa.Table) -> pa.Table:
+    """A group that comes whole is not copied."""
+    if all(column.num_chunks == 1 for column in table.columns):
+        return table
+    return table.combine_chunks()
 
 
 @dataclass(frozen=True, slots=True)

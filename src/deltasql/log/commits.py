@@ -1,4 +1,4 @@
-"""What a listing of `_delta_log` holds: commits in order, the newest usable checkpoint, gaps."""
+"""A log's commits: put one, list the newest segment, digest an object."""
 
 from __future__ import annotations
 
@@ -7,12 +7,35 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from deltasql.errors import LogGapError, ObjectNotFoundError
-from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind
-from deltasql.storage.port import ObjectStore
+from deltasql.crash import crash_point
+from deltasql.errors import LogGapError, MirrorConflictError, ObjectNotFoundError
+from deltasql.protocol.log_names import LOG_FOLDER, LogFile, LogFileKind, commit_key
+from deltasql.storage.port import Created, Creation, ObjectStore, create_tagged
 
 _RANK = {LogFileKind.CHECKPOINT: 0, LogFileKind.MULTIPART: 1, LogFileKind.V2: 2}
 _PIECE = 8 * 1024 * 1024
+
+
+def write_commit(store: ObjectStore, version: int, payload: bytes) -> Creation:
+    """Put a version's bytes if absent, and read back whenever the outcome is in doubt.
+
+    The caller has made sure that the version before it is there.
+
+    Raises:
+        MirrorConflictError: the log holds other bytes; they were left untouched.
+        StorageUnavailableError: nothing is there; try again.
+    """
+    key = commit_key(version)
+    crash_point("before-put")
+    created = create_tagged(store, key, payload)
+    crash_point("after-put")
+    if created.outcome is Created.DIFFERENT:
+        raise MirrorConflictError(
+            f"{key} at {store.uri} holds other bytes than version {version} in SQL.",
+            key=key,
+            version=version,
+        )
+    return created
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,8 @@ from collections.abc import Callable
 import msgspec
 
 from deltasql.errors import ObjectNotFoundError, OwnershipError, StorageUnavailableError
-from deltasql.protocol.files import LOG_FOLDER
-from deltasql.storage.create import Created, create_once
-from deltasql.storage.port import ObjectStore
+from deltasql.protocol.log_names import LOG_FOLDER
+from deltasql.storage.port import Created, ObjectStore, create_once
 
 OWNER_KEY = f"{LOG_FOLDER}_deltasql"
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltasql.protocol.arrow_text import is_textlike
+from deltasql.protocol.schema.arrow import is_textlike
 
 # Questions and answers: a letter, the length of the body, the body.
 PING, FILE, GROUP, NEXT, CLOSE = b"P", b"F", b"G", b"N", b"C"

@@ -1,8 +1,13 @@
-"""A Parquet file that anybody may have written, read by a child process under a memory limit.
+"""Foreign Parquet files opened with distrust: sizes and names are checked before any value is read.
 
 A damaged or hostile file can end the process that reads it, or unpack to gigabytes. In the child
 both are a verdict on the file. One child reads many files; of a remote object the chosen columns
 are copied once to a local file.
+
+Names in a checkpoint's schema: a footer has no checksum, so a name may be damaged unseen. A
+column of an unknown name is passed over, as the protocol wants. But where a known name is missing
+and one that a single flipped bit makes of it stands instead, that is what happened: to pass it
+over would lose a deletion vector, or a table's whole list of features.
 """
 
 from __future__ import annotations
@@ -16,11 +21,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
+import msgspec
 import pyarrow as pa
 
 from deltasql.errors import TableImportError
@@ -41,7 +47,24 @@ from deltasql.log.parquet_child import (
     receive,
     send,
 )
+from deltasql.protocol.actions import (
+    Add,
+    CheckpointMetadata,
+    DeletionVector,
+    DomainMetadata,
+    Format,
+    Metadata,
+    Protocol,
+    Remove,
+    Sidecar,
+    Txn,
+)
+from deltasql.protocol.checkpoint.decode import PARSED
 from deltasql.storage.port import ObjectStore
+
+_Names: TypeAlias = Mapping[str, Any]
+_STATS = ("numRecords", "minValues", "maxValues", "nullCount", "tightBounds")
+_TWINS: _Names = {PARSED["partitionValues"]: {}, PARSED["stats"]: {name: {} for name in _STATS}}
 
 _MEGABYTE = 1024 * 1024
 _PIECE = 8 * _MEGABYTE
@@ -60,8 +83,60 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
+
 # Signals from outside of the child say nothing about the file.
 _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT}
+
+
+def _fields(kind: type[msgspec.Struct], **nested: _Names) -> _Names:
+    return {field.encode_name: {} for field in msgspec.structs.fields(kind)} | nested
+
+
+_VECTOR = {**_fields(DeletionVector), "maxRowIndex": {}}
+_KNOWN: _Names = {
+    "add": {**_fields(Add, deletionVector=_VECTOR), **_TWINS},
+    "remove": _fields(Remove, deletionVector=_VECTOR),
+    "metaData": _fields(Metadata, format=_fields(Format)),
+    "protocol": _fields(Protocol),
+    "txn": _fields(Txn),
+    "domainMetadata": _fields(DomainMetadata),
+    "sidecar": _fields(Sidecar),
+    "checkpointMetadata": _fields(CheckpointMetadata),
+}
+
+
+def require_sound_names(schema: pa.Schema) -> None:
+    """Refuse a schema whose names can only come from damage.
+
+    Raises:
+        ValueError: names the column.
+    """
+    _check(list(schema), _KNOWN)
+
+
+def _check(fields: Iterable[pa.Field], known: _Names) -> None:
+    names = [field.name for field in fields]
+    there = set(names)
+    if len(there) < len(names):
+        raise ValueError("it has two columns of one name")
+    missing = [name for name in known if name not in there]
+    for field in fields:
+        near = [name for name in missing if field.name not in known and _is_near(name, field.name)]
+        if near:
+            raise ValueError(f"its column {field.name} is a damaged {near[0]}")
+        if pa.types.is_struct(field.type):
+            _check(list(field.type), known.get(field.name, {}))
+
+
+def _is_near(name: str, other: str) -> bool:
+    """Tell whether one flipped bit turns a name into the other: in a character, or in its length.
+
+    A name that got too short is a beginning of the right one; one that got too long goes on with
+    what follows it in the footer, which is no text.
+    """
+    if len(name) == len(other):
+        return sum(mine != its for mine, its in zip(name, other, strict=True)) == 1
+    return name.startswith(other) or (other.startswith(name) and not other.isprintable())
 
 
 class ParquetInput:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from deltasql.errors import MalformedActionError
-from deltasql.log.segment import Segment
+from deltasql.log.commits import Segment
 from deltasql.protocol.actions import Action, CommitInfo, Metadata, Protocol
 from deltasql.protocol.codec import decode_commit
-from deltasql.protocol.files import LogFile
+from deltasql.protocol.log_names import LogFile
 from deltasql.storage.port import ObjectStore
 
 _KINDS = ("protocol", "metaData")
@@ -69,6 +69,6 @@ def _rule_actions(store: ObjectStore, segment: Segment) -> Iterator[Action]:
 
 def _checkpoint_rules(store: ObjectStore, part: LogFile) -> Iterator[Action]:
     """Return protocol and metaData of a Parquet checkpoint; no other column is read."""
-    from deltasql.log.checkpoint_rows import read_few  # noqa: PLC0415 (Arrow is slow to load)
+    from deltasql.log.checkpoint_reader import read_few  # noqa: PLC0415 (Arrow is slow to load)
 
     return iter(read_few(store, part, _KINDS))

@@ -1,29 +1,154 @@
-"""Bring a dropped table back: its rows, its files and its log were kept."""
+"""Purge a table's files, bring a dropped table back, or release an import."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from deltasql.catalog.copies import is_own_log
-from deltasql.catalog.dropping import require_droppable_back
-from deltasql.catalog.rows import TableRow, TableState
 from deltasql.crash import crash_point
 from deltasql.errors import (
+    DeltaSqlError,
+    LeaseLostError,
     MirrorConflictError,
     ObjectNotFoundError,
     OwnershipError,
+    StorageError,
     TableExistsError,
     TableNotFoundError,
+    TableStateError,
+    UnsafePathError,
 )
-from deltasql.log.owner import OWNER_KEY, Owner, encode_owner, read_owner
+from deltasql.log.owner_marker import OWNER_KEY, Owner, encode_owner, read_owner, release
+from deltasql.metastore.dropping import require_droppable_back
+from deltasql.metastore.leases import PURGE, Lease, Leases
+from deltasql.metastore.log_state import Copies, is_own_log
+from deltasql.metastore.table_row import TableRow, TableState
 from deltasql.mirror.engine import MirrorEngine
 from deltasql.protocol.codec import digest
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import LOG_FOLDER, commit_key
 from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 
 _CATCH_UP_S = 10.0
+
+
+def purge_table(connection: Connection, row: TableRow) -> None:
+    """Take a table out of the catalog and delete its files.
+
+    Raises:
+        OwnershipError: the log is another catalog's, or ahead of SQL; nothing was changed.
+        TableStateError: another table refers to its files; nothing was changed.
+        LeaseLostError: another process is purging the table.
+        StorageError: the table is dropped, but some objects could not be deleted.
+    """
+    store = connection.store_of(row)
+    connection.ownership.require_none_else(row, store)
+    leases = connection.leases
+    lease = leases.acquire(row.table_id, PURGE)
+    if lease is None:
+        raise LeaseLostError(
+            f"Another process is purging table {row.full_name}.", table=row.full_name
+        )
+    try:
+        crash_point("before-drop")
+        keys = connection.metastore.dropping().purge(row)
+        connection.ownership.forget(row.table_id)
+        failures = _Deletion(store, leases, lease).delete_objects(keys)
+        release(store, connection.metastore.identity.catalog_id, row.table_id)
+    finally:
+        with suppress(DeltaSqlError):  # it runs out by itself
+            leases.end(lease)
+    if failures:
+        raise StorageError(
+            f"The table is dropped, but {len(failures)} objects at {store.uri} are left: "
+            f"{failures[0].message}",
+            hint="Delete the folder by hand when nobody needs it.",
+        ) from failures[0]
+
+
+@dataclass(slots=True)
+class _Deletion:
+    """Deletes the objects of a table that SQL no longer has.
+
+    While the lease lasts, no table of this catalog is made at the location, and the owner marker,
+    which goes last, keeps other catalogs away.
+    """
+
+    store: ObjectStore
+    leases: Leases
+    lease: Lease
+    _renewed: float = 0.0
+
+    def delete_objects(self, keys: Iterable[str]) -> list[StorageError]:
+        """Delete data files below the root, then the log; what lies elsewhere is never touched.
+
+        A crash leaves objects that nobody refers to. Returns why data files could not be deleted.
+
+        Raises:
+            StorageError: the log could not be deleted.
+            LeaseLostError: the location may be another table's by now; the rest is left.
+        """
+        crash_point("before-purge")
+        failures = [
+            error for key in self._renewing(keys) if (error := _delete(self.store, key)) is not None
+        ]
+        for key in self._renewing([info.key for info in self.store.list_from(LOG_FOLDER)]):
+            if key != OWNER_KEY:
+                self.store.delete(key)
+        return failures
+
+    def _renewing(self, keys: Iterable[str]) -> Iterator[str]:
+        """Yield the keys, with a lease that has not run out."""
+        for key in keys:
+            if time.monotonic() - self._renewed > self.leases.ttl_ms / 4_000:
+                self.leases.renew(self.lease)
+                self._renewed = time.monotonic()
+            yield key
+
+
+def _delete(store: ObjectStore, key: str) -> StorageError | None:
+    try:
+        store.delete(key)
+    except UnsafePathError:
+        return None
+    except StorageError as error:
+        return error
+    return None
+
+
+def take_back(connection: Connection, row: TableRow, *, purge: bool) -> None:
+    """Erase all rows of an import that was not cut over.
+
+    Raises:
+        TableStateError: the source was to be deleted with it, or a cut-over is under way.
+    """
+    if purge:
+        raise TableStateError(
+            f"Table {row.full_name} is {row.state}: its files belong to a log that others write.",
+            hint="Drop it without `purge=True`: the source stays as it is.",
+            table=row.full_name,
+        )
+    Copies(connection.metastore.database).erase(row.table_id)
+    leave(connection, row)
+
+
+def let_go(connection: Connection, row: TableRow) -> int:
+    """Let go of a read-only import and return its version; its history stays for the audit.
+
+    Raises:
+        TableStateError: a cut-over is under way.
+    """
+    Copies(connection.metastore.database).detach(row.table_id)
+    leave(connection, row)
+    return row.current_version
+
+
+def leave(connection: Connection, row: TableRow) -> None:
+    """Remove our marker beside the log, so that anybody may take it over."""
+    crash_point("before-marker-removed")
+    release(connection.store_of(row), connection.metastore.identity.catalog_id, row.table_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from deltasql.catalog.catalog import SqlCatalog
-from deltasql.catalog.checkpoint_source import CheckpointSource
-from deltasql.catalog.leases import Lease, Leases
-from deltasql.catalog.log_files import INHERITED, LogFiles, RecordedFile
-from deltasql.catalog.rows import TableRow
 from deltasql.crash import crash_point
 from deltasql.errors import ObjectNotFoundError
-from deltasql.log.checkpoint import CheckpointWriter
-from deltasql.parity.checkpoints import require_equal
+from deltasql.log.checkpoint_writer import CheckpointWriter
+from deltasql.metastore.leases import Lease, Leases
+from deltasql.metastore.log_state import INHERITED, LogFiles, RecordedFile
+from deltasql.metastore.registry import SqlCatalog
+from deltasql.metastore.snapshot.checkpoint_source import CheckpointSource
+from deltasql.metastore.table_row import TableRow
+from deltasql.mirror.checkpoints.check import require_equal
 from deltasql.protocol.features import writer_features
-from deltasql.protocol.files import LOG_FOLDER, LogFile, commit_key
+from deltasql.protocol.log_names import LOG_FOLDER, LogFile, commit_key
 from deltasql.protocol.properties import read_bool, read_interval
 from deltasql.storage.port import ObjectStore
 

@@ -10,13 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from deltasql.catalog.catalog import check_name
-from deltasql.catalog.checkpoint_source import CheckpointSource
-from deltasql.catalog.importing import Importing
-from deltasql.catalog.registry import NewTable
-from deltasql.catalog.rows import TableRow, TableState, split_name
-from deltasql.client.source_reader import reader_of
-from deltasql.client.validate import compare, judge, reread_source
 from deltasql.crash import crash_point
 from deltasql.errors import (
     CheckpointError,
@@ -25,19 +18,24 @@ from deltasql.errors import (
     StorageUnavailableError,
     TableNotFoundError,
 )
-from deltasql.importer.engine import LocalEngine
-from deltasql.importer.load import GroundError, Loader
-from deltasql.importer.plan import ImportPlan, PlanOptions
-from deltasql.importer.read_plan import read_plan
-from deltasql.log.checkpoint import CheckpointWriter
-from deltasql.log.owner import OWNER_KEY, Owner, encode_owner, read_owner
-from deltasql.log.reader import read_rules
-from deltasql.log.segment import read_segment
-from deltasql.mirror.checkpoints import recorded
-from deltasql.parity.checkpoints import require_equal
-from deltasql.parity.differences import Validation
+from deltasql.imports.engines.local import LocalEngine
+from deltasql.imports.job import reader_of
+from deltasql.imports.load.loader import GroundError, Loader
+from deltasql.imports.load.tables import Importing
+from deltasql.imports.plan.import_plan import ImportPlan, PlanOptions, read_plan
+from deltasql.imports.validate.differences import Validation
+from deltasql.imports.validate.validator import compare, judge, reread_source
+from deltasql.log.checkpoint_writer import CheckpointWriter
+from deltasql.log.commits import read_segment
+from deltasql.log.owner_marker import OWNER_KEY, Owner, encode_owner, read_owner
+from deltasql.log.table_rules import read_rules
+from deltasql.metastore.registry import check_name
+from deltasql.metastore.snapshot.checkpoint_source import CheckpointSource
+from deltasql.metastore.table_row import NewTable, TableRow, TableState, split_name
+from deltasql.mirror.checkpoints.check import require_equal
+from deltasql.mirror.checkpoints.write import recorded
 from deltasql.protocol.features import is_fenced
-from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind
+from deltasql.protocol.log_names import LOG_FOLDER, LogFile, LogFileKind
 from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import canonical_location, location_key

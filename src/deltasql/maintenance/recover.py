@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from deltasql.catalog.catalog import SqlCatalog
-from deltasql.catalog.rows import TableRow, TableState
 from deltasql.crash import crash_point
 from deltasql.errors import LogGapError, MirrorConflictError, ObjectNotFoundError
-from deltasql.log.owner import OWNER_KEY, Owner, encode_owner
-from deltasql.log.segment import newest_commit
+from deltasql.log.commits import newest_commit
+from deltasql.log.owner_marker import OWNER_KEY, Owner, encode_owner
+from deltasql.metastore.registry import SqlCatalog
+from deltasql.metastore.table_row import TableRow, TableState
 from deltasql.mirror.engine import MirrorEngine
 from deltasql.protocol.codec import digest
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 from deltasql.storage.port import ObjectStore
 
 _DRAIN_S = 24 * 3600.0

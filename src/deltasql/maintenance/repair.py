@@ -9,19 +9,25 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from deltasql.catalog.log_files import LogFiles
-from deltasql.catalog.mirror_status import MirrorStatusTracker
-from deltasql.catalog.rows import TableRow, TableState
 from deltasql.crash import crash_point
 from deltasql.errors import BadArgumentError, MirrorConflictError
-from deltasql.mirror.checkpoints import Checkpointer
-from deltasql.mirror.contest import CONTESTED, Contest, find_contest
+from deltasql.maintenance.recover import Adopter
+from deltasql.maintenance.settlement import (
+    CONTESTED,
+    Contest,
+    Repaired,
+    Settlement,
+    find_contest,
+    keep_aside,
+    read_whole,
+)
+from deltasql.metastore.log_state import LogFiles
+from deltasql.metastore.table_row import TableRow, TableState
+from deltasql.mirror.checkpoints.write import Checkpointer
+from deltasql.mirror.compare import Difference, Effort, Finding, compare_log, is_checkpoint
 from deltasql.mirror.engine import MirrorEngine
-from deltasql.mirror.recovery import Adopter
-from deltasql.mirror.saved import keep_aside, read_whole
-from deltasql.mirror.settlement import Repaired, Settlement
-from deltasql.parity.log import Difference, Effort, Finding, compare_log, is_checkpoint
-from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind
+from deltasql.mirror.queue import MirrorStatusTracker
+from deltasql.protocol.log_names import LOG_FOLDER, LogFile, LogFileKind
 from deltasql.storage.port import ObjectStore
 
 

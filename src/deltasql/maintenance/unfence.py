@@ -8,16 +8,15 @@ from dataclasses import dataclass
 
 from deltasql.clock import now_ms
 from deltasql.errors import MirrorConflictError, OwnershipError
-from deltasql.log.owner import OWNER_KEY
-from deltasql.log.reader import LogRules, read_rules
-from deltasql.log.segment import read_segment
+from deltasql.log.commits import read_segment
+from deltasql.log.owner_marker import OWNER_KEY
+from deltasql.log.table_rules import LogRules, read_rules
 from deltasql.protocol.actions import CommitInfo
 from deltasql.protocol.codec import serialize_actions
 from deltasql.protocol.features import is_fenced, without_fence
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 from deltasql.protocol.properties import read_bool
-from deltasql.storage.create import Created, create_once
-from deltasql.storage.port import ObjectStore
+from deltasql.storage.port import Created, ObjectStore, create_once
 from deltasql.storage.resolve import open_store
 from deltasql.version import __version__
 

@@ -1,4 +1,4 @@
-"""Delete data files that nothing needs any more: of versions past their retention, and orphans.
+"""Delete data files that nothing needs any more, and leftovers of writes that failed.
 
 Nothing goes that a live file, a version within retention, a version that the log does not show
 yet, an open transaction or another table refers to. Objects are marked in SQL before they are
@@ -7,24 +7,23 @@ deleted, so that no commit can come to need them meanwhile.
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.catalog.catalog import SqlCatalog
-from deltasql.catalog.leases import Lease, Leases
-from deltasql.catalog.neighbours import Place, nested_folders
-from deltasql.catalog.rows import TableRow
-from deltasql.catalog.snapshots import Snapshot
-from deltasql.catalog.vacuum_book import (
+from deltasql.crash import crash_point
+from deltasql.errors import BadArgumentError, LeaseLostError
+from deltasql.events import TableVacuumed
+from deltasql.maintenance.vacuum_store import (
     CHANGE_FOLDER,
     EndedFile,
     Horizon,
@@ -32,19 +31,97 @@ from deltasql.catalog.vacuum_book import (
     VacuumBook,
     change_keys,
 )
-from deltasql.crash import crash_point
-from deltasql.errors import BadArgumentError, LeaseLostError
-from deltasql.mirror.orphans import Orphanage, find_orphans
-from deltasql.protocol.partitioning import physical_partition_columns
+from deltasql.metastore.leases import Lease, Leases
+from deltasql.metastore.log_state import require_own_log
+from deltasql.metastore.references import Place, nested_folders
+from deltasql.metastore.registry import SqlCatalog
+from deltasql.metastore.snapshot.snapshot import Snapshot
+from deltasql.metastore.table_row import TableRow
+from deltasql.protocol.log_names import LOG_FOLDER, STAGED_PREFIX, WRITE_PREFIX
 from deltasql.protocol.properties import read_interval
-from deltasql.storage.port import ObjectStore
+from deltasql.protocol.schema.columns import physical_partition_columns
+from deltasql.runtime.connection import Connection
+from deltasql.storage.port import ObjectInfo, ObjectStore
+
+_STAGED = re.compile(rf"{STAGED_PREFIX}[0-9a-f]{{32}}")
+_OWN = re.compile(
+    rf"(?:{_STAGED.pattern}|{WRITE_PREFIX}[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})/"
+)
+
+# What Hadoop puts beside a file on local disks.
+_CHECKSUM = re.compile(r"(?P<folder>.*/)\.(?P<name>[^/]+)\.crc")
 
 _PURPOSE = "vacuum"
 _BATCH = 1_000
 _THREADS = 8
 _RETENTION = "delta.deletedFileRetentionDuration"
+
 # Whatever the retention: what is so young may belong to a write that nobody has noted yet.
 _YOUNGEST_ORPHAN = timedelta(hours=1)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Orphanage:
+    """What a table's folder may hold besides orphans."""
+
+    kept: Container[str]
+    before: int
+    partition_columns: Sequence[str] = ()
+    nested: Sequence[str] = ()
+
+
+def find_orphans(store: ObjectStore, rules: Orphanage) -> Iterator[ObjectInfo]:
+    """Yield the objects that are old enough, not hidden, and needed by nobody.
+
+    In the folders of our own writes by Spark nothing is hidden: what its tasks, its log and its
+    checksums have left there has no other owner. Any other folder with a log of its own is another
+    table's, whether a catalog knows it or not.
+    """
+    nested = [f"{folder}/" for folder in rules.nested]
+    nested += sorted(_folders_with_a_log(store))
+    for info in store.list_from(""):
+        if info.modified_ms >= rules.before or info.key in rules.kept:
+            continue
+        if info.key.startswith(tuple(nested)):
+            continue
+        if is_hidden(info.key, rules.partition_columns) and not _is_left_by_us(info.key, rules):
+            continue
+        yield info
+
+
+def is_hidden(key: str, partition_columns: Sequence[str]) -> bool:
+    """Tell whether a key is none of the table's data by Delta's naming rule.
+
+    Names that begin with a dot or an underscore are hidden, except the folder of change data and
+    folders of partition columns that are called so.
+    """
+    shown = tuple(f"{column}=" for column in partition_columns)
+    segments = key.removeprefix(CHANGE_FOLDER).split("/")
+    return any(
+        segment.startswith((".", "_")) and not segment.startswith(shown or ("\0",))
+        for segment in segments
+    )
+
+
+def _is_left_by_us(key: str, rules: Orphanage) -> bool:
+    """Tell whether a hidden object is of a write of ours; a checksum stays with its file."""
+    if _OWN.match(key) is None:
+        return False
+    checksum = _CHECKSUM.fullmatch(key)
+    return checksum is None or f"{checksum['folder']}{checksum['name']}" not in rules.kept
+
+
+def _folders_with_a_log(store: ObjectStore) -> set[str]:
+    return set(_owners(info.key for info in store.list_from("")))
+
+
+def _owners(keys: Iterable[str]) -> Iterator[str]:
+    for key in keys:
+        folder, mark, _ = key.partition(f"/{LOG_FOLDER}")
+        if mark and _STAGED.fullmatch(folder) is None:
+            yield f"{folder}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +273,6 @@ class _Batch:
         return VacuumBatch(frozenset(one.key for one in self.objects), self.files)
 
 
-T = TypeVar("T")
-
-
 def _in_batches(things: Iterable[T]) -> Iterator[tuple[T, ...]]:
     left = iter(things)
     while some := tuple(islice(left, _BATCH)):
@@ -238,3 +312,49 @@ class KeySet:
 
     def __len__(self) -> int:
         return len(self._sorted)
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumReport:
+    """What vacuum deleted, or would delete."""
+
+    objects: tuple[Vacuumed, ...]
+    is_dry_run: bool
+
+    @property
+    def bytes(self) -> int:
+        """The size of the objects, where it is known."""
+        return sum(one.size for one in self.objects)
+
+    def __iter__(self) -> Iterator[Vacuumed]:
+        return iter(self.objects)
+
+
+def vacuum_with(
+    connection: Connection, row: TableRow, given: Mapping[str, Any], *, dry_run: bool
+) -> VacuumReport:
+    """Delete what nothing needs, or only tell it; `given` are fields of VacuumOptions."""
+    require_own_log(row)
+    options = VacuumOptions(**given)
+    leases = connection.leases
+    vacuum = Vacuum(
+        connection.metastore,
+        VacuumBook(connection.metastore.database, leases, connection.metastore.identity.epoch),
+        connection.store_of,
+        connection.ownership.require_sole,
+        leases,
+        connection.now_ms,
+    )
+    if dry_run:
+        return VacuumReport(tuple(vacuum.plan(row, options)), is_dry_run=True)
+    report = VacuumReport(tuple(vacuum.run(row, options)), is_dry_run=False)
+    connection.emit(
+        TableVacuumed(
+            table_id=row.table_id,
+            table=row.full_name,
+            version=row.current_version,
+            objects=len(report.objects),
+            bytes=report.bytes,
+        )
+    )
+    return report

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from deltasql.catalog.commit_check import require_open
-from deltasql.catalog.database import Database, Work
-from deltasql.catalog.leases import Lease, Leases
-from deltasql.catalog.neighbours import Place, neighbours_keys, own_keys
-from deltasql.catalog.objects import keys_below
-from deltasql.catalog.payloads import read_payload
-from deltasql.catalog.rows import TableRow, locked_table
 from deltasql.crash import crash_point
+from deltasql.database.port import Database, Work
 from deltasql.errors import OwnershipError, TableNotFoundError
+from deltasql.metastore.commit.check import require_open
+from deltasql.metastore.commit.encode import read_payload
+from deltasql.metastore.leases import Lease, Leases
+from deltasql.metastore.references import Place, keys_below, neighbours_keys, own_keys
+from deltasql.metastore.table_row import TableRow, locked_table
 from deltasql.protocol.actions import Cdc
 from deltasql.protocol.codec import decode_commit
 

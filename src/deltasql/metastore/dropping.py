@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltasql.catalog.database import Database, Work
-from deltasql.catalog.neighbours import Place, neighbours_keys, nested_folders, own_keys
-from deltasql.catalog.rows import DROPPED_AT, DROPPED_STATE, TableRow, TableState, locked_table
 from deltasql.crash import crash_point
+from deltasql.database.port import Database, Work
 from deltasql.errors import (
     MirrorLagError,
     OwnershipError,
     TableNotFoundError,
     TableStateError,
+)
+from deltasql.metastore.references import Place, neighbours_keys, nested_folders, own_keys
+from deltasql.metastore.table_row import (
+    DROPPED_AT,
+    DROPPED_STATE,
+    TableRow,
+    TableState,
+    locked_table,
 )
 from deltasql.protocol.codec import dump_values
 

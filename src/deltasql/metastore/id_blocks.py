@@ -1,11 +1,23 @@
-"""Numbers for rows, taken from the database in blocks so that most commits ask for none."""
+"""Ids in blocks, for files and for row tracking."""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
-from deltasql.catalog.database import Database
+from deltasql.database.port import Database, Work
 from deltasql.forks import start_afresh_after_fork
+from deltasql.metastore.commit.request import CommitRequest
+from deltasql.metastore.snapshot.definition import TableDefinition
+from deltasql.protocol.actions import Add, Protocol
+from deltasql.protocol.features import writer_features
+from deltasql.protocol.row_tracking import (
+    DOMAIN,
+    FEATURE,
+    read_mark,
+    refuse_moved_rows,
+    with_row_ids,
+)
 
 _BLOCK = 1000
 
@@ -41,3 +53,25 @@ class IdBlocks:
         with self._database.write() as work:
             end = work.rows("take_ids", name=self._name, amount=amount)[0][0]
         self._next, self._end = end - amount, end
+
+
+def number_rows(
+    work: Work, request: CommitRequest, version: int, definition: TableDefinition
+) -> CommitRequest:
+    """Return the request with ids for all its rows, if its table tracks them.
+
+    Raises:
+        InvalidCommitError, UnsupportedFeatureError: they cannot be numbered.
+    """
+    after = next((a for a in request.actions if isinstance(a, Protocol)), definition.protocol)
+    if FEATURE not in writer_features(after) or not _has_files(request):
+        return request
+    refuse_moved_rows(request.actions, definition.metadata.configuration)
+    found = work.rows("domains_at", table_id=request.table_id, version=version - 1)
+    told = [text for domain, text, removed in found if domain == DOMAIN and not removed]
+    mark = read_mark(told[0] if told else None)
+    return replace(request, actions=with_row_ids(request.actions, version, mark))
+
+
+def _has_files(request: CommitRequest) -> bool:
+    return any(isinstance(action, Add) for action in request.actions)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltasql.catalog.database import Database, Work
+from deltasql.database.port import Database, Work
 from deltasql.errors import LeaseLostError
 
 # The lease of the process that deletes a purged table's objects.

@@ -1,14 +1,20 @@
-"""Copies of logs that are not the catalog's own: imports that were never cut over, let go again."""
+"""What SQL knows of a log: its recorded files, a noted claim, whether it is the catalog's own.
+
+What `_delta_log` has besides commits: keys, sizes and digests, in `dl_log_files`. Checkpoints are
+ours; whatever else lay there when a log was taken over is inherited.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
-from deltasql.catalog.database import Database, Work
-from deltasql.catalog.dropping import PURGE
-from deltasql.catalog.rows import TableRow, TableState, table_row
 from deltasql.crash import crash_point
+from deltasql.database.port import Database, Work
 from deltasql.errors import TableStateError
+from deltasql.metastore.dropping import PURGE
+from deltasql.metastore.table_row import TableRow, TableState, table_row
+
+INHERITED = "inherited"
 
 COPIES = (TableState.IMPORTING, TableState.READ_ONLY)
 _ERASE = (
@@ -20,6 +26,45 @@ _ERASE = (
     "erase_txn_actions",
     "erase_table",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFile:
+    """A file of the log as it must be; with an `e_tag` it was so when its object had that tag."""
+
+    key: str
+    version: int
+    kind: str
+    size: int
+    digest: str
+    num_rows: int | None = None
+    num_adds: int | None = None
+    e_tag: str | None = None
+
+
+class LogFiles:
+    """Records and answers which side files a table's log has."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, work: Work, table_id: str, file: RecordedFile) -> None:
+        """Note a file inside the transaction of whoever wrote it."""
+        work.run("record_log_file", table_id=table_id, **asdict(file))
+
+    def forget(self, table_id: str, key: str) -> None:
+        """Drop the note of a file that is no longer there."""
+        with self._database.write() as work:
+            work.run("forget_log_file", table_id=table_id, key=key)
+
+    def newest_checkpoint(self, table_id: str) -> RecordedFile | None:
+        """Return the newest checkpoint that is recorded."""
+        rows = self._database.rows("newest_checkpoint", table_id=table_id)
+        return RecordedFile(*rows[0]) if rows else None
+
+    def all(self, table_id: str) -> list[RecordedFile]:
+        """Return every recorded file, by its key."""
+        return [RecordedFile(*row) for row in self._database.rows("log_files", table_id=table_id)]
 
 
 @dataclass(frozen=True, slots=True)

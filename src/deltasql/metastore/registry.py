@@ -9,20 +9,9 @@ from typing import Any
 
 import msgspec
 
-from deltasql.catalog import migrations
-from deltasql.catalog.commit_request import CommitRequest, Committed, TransactionRequest
-from deltasql.catalog.commits import Committer
-from deltasql.catalog.database import Database, UniqueViolationError
-from deltasql.catalog.dropping import Dropping
-from deltasql.catalog.history import HistoryEntry, history_entry
-from deltasql.catalog.ids import IdBlocks
-from deltasql.catalog.payloads import StoredCommit, read_commits, read_payload
-from deltasql.catalog.recommit import Recommitter
-from deltasql.catalog.registry import NewTable
-from deltasql.catalog.repeats import WriteSummary, require_same_write, stored_summary
-from deltasql.catalog.rows import CatalogRow, TableRow, TableState, split_name, table_row
-from deltasql.catalog.snapshots import Snapshot, open_snapshot, require_in_catalog
 from deltasql.crash import crash_point
+from deltasql.database import migrations
+from deltasql.database.port import Database, UniqueViolationError
 from deltasql.errors import (
     BadArgumentError,
     CatalogCorruptError,
@@ -34,8 +23,31 @@ from deltasql.errors import (
     TableNotFoundError,
     TableStateError,
     VersionNotFoundError,
+    missing_table_error,
 )
-from deltasql.errors.nearest import missing_table_error
+from deltasql.metastore.commit.committer import Committer
+from deltasql.metastore.commit.encode import StoredCommit, read_commits, read_payload
+from deltasql.metastore.commit.recommit import Recommitter
+from deltasql.metastore.commit.request import (
+    CommitRequest,
+    Committed,
+    TransactionRequest,
+    WriteSummary,
+    require_same_write,
+    stored_summary,
+)
+from deltasql.metastore.dropping import Dropping
+from deltasql.metastore.id_blocks import IdBlocks
+from deltasql.metastore.snapshot.commit_feed import HistoryEntry, history_entry
+from deltasql.metastore.snapshot.snapshot import Snapshot, open_snapshot, require_in_catalog
+from deltasql.metastore.table_row import (
+    CatalogRow,
+    NewTable,
+    TableRow,
+    TableState,
+    split_name,
+    table_row,
+)
 from deltasql.storage.location import parse_location
 
 _LONGEST_NAME = 255

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from deltasql.catalog.database import Database, Work
-from deltasql.catalog.rows import TableRow, table_row
 from deltasql.crash import crash_point
+from deltasql.database.port import Database, Work
 from deltasql.errors import TableNotFoundError
+from deltasql.metastore.table_row import TableRow, table_row
 
 _STEP = 500
 _STATISTICS = {"num": "forget_stats_num", "text": "forget_stats_text"}

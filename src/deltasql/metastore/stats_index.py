@@ -1,9 +1,14 @@
-"""The index over file statistics: which columns it covers, and each file's row in it.
+"""The statistics index in SQL: its columns, its rows, and how far a range reaches.
 
 Law: a file added at or after a column's since_version, and before its until_version, has exactly
 one row for the column, unbounded where its statistics say nothing. If the column is whole, so has
 every file that was live at since_version. So a filter may look files up in the index and never
 lose one.
+
+Ranges by their reach, so that a B-tree finds those that overlap another range. The reach of a
+range is the exponent of the power of two above its width. Ranges of one reach that overlap [a, b]
+begin between a - 2^reach and b: one short piece of an index on (reach, low). Real columns have a
+handful of reaches.
 """
 
 from __future__ import annotations
@@ -13,25 +18,60 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deltasql.catalog.database import BulkWork, Work
-from deltasql.catalog.reach import reach_of
+import numpy as np
+import numpy.typing as npt
+
+from deltasql.database.port import BulkWork, Work
 from deltasql.errors import BadArgumentError, SchemaError
 from deltasql.protocol.actions import Metadata
-from deltasql.protocol.columns import Leaf, find_column, leaves, mapping_mode
-from deltasql.protocol.index_reader import Bounds, index_reader
-from deltasql.protocol.properties import read
-from deltasql.protocol.property_names import STATS_INDEX_PROPERTY
-from deltasql.protocol.schema import parse_schema
-from deltasql.protocol.stats import FileStats, IndexKind
+from deltasql.protocol.properties import STATS_INDEX_PROPERTY, read
+from deltasql.protocol.schema.columns import Leaf, find_column, leaves, mapping_mode
+from deltasql.protocol.schema.types import parse_schema
+from deltasql.protocol.stats.parse import Bounds, FileStats, IndexKind, index_reader
 from deltasql.protocol.values import FLOATS, INTEGER_BITS, TIMESTAMPS
+
+# A double's exponent lies between; the schema's default is UNBOUNDED, which is never wrong.
+POINT, UNBOUNDED = -2000, 2000
+
+# A filter over more reaches than this looks at all ranges; SQLite joins at most 500 queries.
+MAX_REACHES = 64
 
 # Wider numbers become infinite: the width of every other range is finite.
 WIDEST = 1e150
 _NUMBERS = {*INTEGER_BITS, *FLOATS, *TIMESTAMPS, "date"}
 _NUM_COLUMNS = ("stats_key", "reach", "low", "high", "file_id")
 _TEXT_COLUMNS = ("stats_key", "low", "high", "file_id")
+
 # The beginning of a column that is still being filled: no version is so high.
 NEVER = 2**62
+
+
+def reach_of(low: float, high: float) -> int:
+    """Return the reach of a range: the width is less than 2 to its power."""
+    width = high - low
+    if width <= 0:  # who overlaps [a, b] begins at a or behind it, also a range that is reversed
+        return POINT
+    return UNBOUNDED if math.isinf(width) else math.frexp(width)[1]
+
+
+def reaches_of(
+    lows: npt.NDArray[np.float64], highs: npt.NDArray[np.float64]
+) -> npt.NDArray[np.int16]:
+    """Return the reaches of many ranges; the same as `reach_of`."""
+    width = highs - lows
+    exponents = np.frexp(np.where(np.isfinite(width), width, 0.0))[1]
+    open_ended = np.where(width > 0, UNBOUNDED, POINT)
+    found: Any = np.where((width > 0) & np.isfinite(width), exponents, open_ended)
+    return found.astype(np.int16)  # type: ignore[no-any-return]
+
+
+def least_low(reach: int, low: float) -> float:
+    """Return where a range of this reach begins at the earliest that ends at `low` or behind it."""
+    if reach == POINT:
+        return low
+    if reach == UNBOUNDED or math.isinf(low):
+        return -math.inf
+    return math.nextafter(low - math.ldexp(1.0, reach), -math.inf)
 
 
 @dataclass(frozen=True, slots=True)

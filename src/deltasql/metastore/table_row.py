@@ -1,4 +1,4 @@
-"""Rows of the catalog as values."""
+"""Rows of dl_tables as values; new rows and rows of settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import Any
 
 import msgspec
 
+from deltasql.database.port import Work
 from deltasql.errors import BadArgumentError
+from deltasql.protocol.actions import Action, Metadata
+from deltasql.protocol.codec import dump_values
+from deltasql.protocol.properties import is_setting
 
 # In a dropped table's properties: when it was dropped, and which state it had.
 DROPPED_AT = "deltasql.droppedAt"
@@ -135,3 +139,56 @@ def split_name(full_name: str) -> tuple[str, str]:
         raise BadArgumentError(f"{full_name!r} is not the name of a table.")
     namespace, _, name = full_name.rpartition(".")
     return (namespace, name) if namespace else ("", full_name)
+
+
+def keep_settings(work: Work, actions: Sequence[Action], row: TableRow) -> None:
+    """Inside a commit: make the row's settings those of the metadata it brings, if it does."""
+    metadata = next((a for a in actions if isinstance(a, Metadata)), None)
+    if metadata is None:
+        return
+    wanted = with_settings(row.properties, metadata)
+    if wanted != row.properties:
+        work.run("set_properties", table_id=row.table_id, properties=dump_values(wanted))
+
+
+def with_settings(properties: dict[str, Any], metadata: Metadata) -> dict[str, Any]:
+    """Return a row's properties with the settings of this metadata in place of older ones."""
+    kept = {key: value for key, value in properties.items() if not is_setting(key)}
+    return kept | {key: value for key, value in metadata.configuration.items() if is_setting(key)}
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """The row of a table that a commit creates; its version is the first."""
+
+    table_id: str
+    namespace: str
+    name: str
+    location: str
+    location_key: str
+    properties: str = "{}"
+
+
+def insert_table(
+    work: Work,
+    create: NewTable,
+    *,
+    state: TableState = TableState.ACTIVE,
+    first_version: int = 0,
+) -> None:
+    """Register a table; its log begins where its versions do."""
+    work.run(
+        "insert_table",
+        table_id=create.table_id,
+        namespace=create.namespace,
+        name=create.name,
+        location=create.location,
+        location_key=create.location_key,
+        created_at=work.now_ms(),
+        last_ict=0,
+        state=str(state),
+        first_version=first_version,
+        mirrored_through=first_version - 1,
+        log_floor=first_version,
+        properties=create.properties,
+    )

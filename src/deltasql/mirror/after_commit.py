@@ -1,4 +1,13 @@
-"""The mirror right after a commit: under a deadline, never failing the commit, never piling up."""
+"""The mirror right after a commit: under a deadline, never failing the commit, never piling up.
+
+A few threads that nobody has to wait for: a store that hangs must not hold the process.
+concurrent.futures would join its threads at exit without a limit, and takes no work once the main
+thread has ended, although other threads may still commit then.
+
+Tells the workers of new versions: beside the commits, many at once, and never in their way. A
+NOTIFY takes a lock of the whole server when it is committed, so no commit carries one; a thread
+of the writer's process sends what has gathered, see docs/decisions/0014.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +16,168 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
 
-from deltasql.catalog.commit_request import Committed
-from deltasql.catalog.rows import TableRow
 from deltasql.errors import DeltaSqlError
 from deltasql.forks import start_afresh_after_fork
-from deltasql.mirror.daemon_pool import DaemonPool
+from deltasql.metastore.commit.request import Committed
+from deltasql.metastore.table_row import TableRow
 from deltasql.mirror.engine import Mirrored, MirrorEngine, MirrorResult
+
+T = TypeVar("T")
+
+# The first hint goes at once. In a stream of commits each one costs them a little, and a worker
+# that has found work looks again by itself for longer than this.
+_EVERY_S = 1.0
+
+# A database that does not answer is left alone for so long: workers poll anyway.
+_REST_S = 5.0
+_CLOSE_FOR_S = 2.0
 
 _BACKLOG = 64
 _WORKERS = 8
 _LONGEST_PAUSE_S = 60.0
 _PATIENCE_S = 1.0
+
 # Longer than a store that answers at all takes; a mount that hangs would never end.
 _LONGEST_END_S = 30.0
 _logger = logging.getLogger(__name__)
+
+
+class DaemonPool(Generic[T]):
+    """Runs work in at most `size` daemon threads, which are started as they are needed."""
+
+    def __init__(self, size: int, name: str) -> None:
+        self._size, self._name = size, name
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._pending = 0
+        self._lock = threading.Lock()
+
+    def submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
+        """Have the work done; in the calling thread where no thread can be started any more."""
+        ended: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                ended.set_result(work(*args))
+            except BaseException as error:  # noqa: BLE001 (raised again where it is waited for)
+                ended.set_exception(error)
+
+        if self._has_thread():
+            self._queue.put(run)
+        else:
+            run()
+        return ended
+
+    def shutdown(self) -> None:
+        """Let the threads end once their work is done; no more work may come.
+
+        Takes no lock: in the child of a fork another thread of the parent may have held it.
+        """
+        for _ in range(self._size):
+            self._queue.put(None)
+
+    def _has_thread(self) -> bool:
+        """Start a thread if all are busy; False where there is none, as the interpreter ends."""
+        with self._lock:
+            self._pending += 1
+            if self._pending > len(self._threads) < self._size:
+                thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    if not self._threads:
+                        self._pending -= 1
+                        return False
+                else:
+                    self._threads.append(thread)
+            return True
+
+    def _serve(self) -> None:
+        while (run := self._queue.get()) is not None:
+            run()
+            run = None  # an idle thread must not keep what it has done, and a catalog with it
+            with self._lock:
+                self._pending -= 1
+
+
+@dataclass(slots=True, weakref_slot=True)
+class CommitHinter:
+    """Sends hints of commits, at most one statement in a while; a hint that fails is dropped."""
+
+    send: Callable[[Sequence[str]], None]
+    every_s: float = _EVERY_S
+    monotonic: Callable[[], float] = time.monotonic
+    _tables: set[str] = field(default_factory=set)
+    _not_before: float = 0.0
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _thread: threading.Thread | None = None
+    _closing: bool = False
+
+    def __post_init__(self) -> None:
+        start_afresh_after_fork(self)
+
+    def start_afresh(self) -> None:
+        """Leave what has gathered to the parent, whose thread sends it."""
+        self._tables, self._thread = set(), None
+        self._changed = threading.Condition()
+
+    def hint(self, table_id: str) -> None:
+        """Say that a table has a new version; returns at once."""
+        with self._changed:
+            if self._closing or table_id in self._tables:
+                return
+            self._tables.add(table_id)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="deltasql-hints", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Send what has gathered and end."""
+        with self._changed:
+            self._closing = True
+            thread = self._thread
+            self._changed.notify()
+        if thread is not None:
+            thread.join(_CLOSE_FOR_S)
+
+    def _run(self) -> None:
+        while (tables := self._take()) is not None:
+            pause = self.every_s
+            try:
+                self.send(tables)
+            except DeltaSqlError:
+                pause = _REST_S
+            self._not_before = self.monotonic() + pause
+
+    def _take(self) -> list[str] | None:
+        """Wait for tables and for their moment; None at the end, and when none come for a while.
+
+        A thread without work ends: asleep it would keep a catalog open that nobody uses any more.
+        """
+        with self._changed:
+            while not self._closing:
+                pause = self._not_before - self.monotonic()
+                if self._tables and pause <= 0:
+                    break
+                has_news = self._changed.wait(pause if self._tables else self.every_s)
+                if not has_news and not self._tables:
+                    break
+            taken, self._tables = sorted(self._tables), set()
+            if not taken:
+                self._thread = None
+            return taken or None
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)

@@ -1,42 +1,111 @@
-"""Is a table's log equal to SQL? Every commit, checkpoint and hint; and who else was there."""
+"""Is a table's log equal to SQL? Every commit, checkpoint and pointer, and the data files on
+demand.
+
+Are the live data files of a table on its store, with the sizes that the log records? A recorded
+size that is too small makes Spark miss the row groups at the end of a file, without an error; one
+that is too large costs a reader a request.
+"""
 
 from __future__ import annotations
 
 import enum
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from deltasql.catalog.catalog import SqlCatalog
-from deltasql.catalog.checkpoint_source import CheckpointSource
-from deltasql.catalog.log_files import INHERITED, LogFiles, RecordedFile
-from deltasql.catalog.object_tags import CommitTag, FileTag
-from deltasql.catalog.rows import TableRow, TableState
-from deltasql.errors import CheckpointError, ObjectNotFoundError
-from deltasql.log.checkpoint import CheckpointWriter
-from deltasql.log.owner import OWNER_KEY, Owner, encode_owner
-from deltasql.log.segment import object_digest
-from deltasql.parity.checkpoints import require_equal
-from deltasql.parity.commit_words import describe_commit
-from deltasql.parity.tag_check import FullCheck
-from deltasql.protocol.files import (
+from deltasql.errors import (
+    CheckpointError,
+    MalformedActionError,
+    ObjectNotFoundError,
+    UnsafePathError,
+)
+from deltasql.log.checkpoint_writer import CheckpointWriter
+from deltasql.log.commits import object_digest
+from deltasql.log.owner_marker import OWNER_KEY, Owner, encode_owner
+from deltasql.metastore.log_state import INHERITED, LogFiles, RecordedFile
+from deltasql.metastore.registry import SqlCatalog
+from deltasql.metastore.snapshot.checkpoint_source import CheckpointSource
+from deltasql.metastore.snapshot.snapshot import Snapshot
+from deltasql.metastore.table_row import TableRow, TableState
+from deltasql.mirror.checkpoints.check import require_equal
+from deltasql.mirror.object_tags import CommitTag, FileTag, FullCheck
+from deltasql.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+)
+from deltasql.protocol.codec import decode_commit, digest
+from deltasql.protocol.log_names import (
     LAST_CHECKPOINT,
     LAST_CHECKPOINT_CHECKSUM,
     LOG_FOLDER,
+    LastCheckpoint,
     LogFile,
     LogFileKind,
     commit_key,
+    decode_hint,
 )
-from deltasql.protocol.last_checkpoint import LastCheckpoint, decode_hint
+from deltasql.protocol.stats.parse import parse_stats
+from deltasql.storage.paths import resolve_path
 from deltasql.storage.port import ObjectStore, ObjectTag
+
+_LONGEST_WORD = 60
 
 _MORE_LOOKS, _PAUSE_S = 3, 0.2
 _WORKERS = 8
 _WINDOW = 1_000
 
 _Listed = dict[str, ObjectTag | None]
+
+_OTHERS_FILE = (
+    "another writer left it and no reader needs it; `deltasql mirror repair` forgets it, and keeps "
+    "changed bytes aside"
+)
+
+
+def describe_commit(payload: bytes, version: int) -> str:
+    """Return what a commit does, in a line; bytes that are no commit are told as such."""
+    mark = digest(payload)[:12]
+    try:
+        actions = decode_commit(payload, version=version, lenient=True)
+    except MalformedActionError as error:
+        return f"{mark} is no commit (line {error.context.get('line')})"
+    info = next((a for a in actions if isinstance(a, CommitInfo)), CommitInfo())
+    operation = _word(info.operation) or "no operation"
+    who = _word(info.user_name) or _word(info.engine_info)
+    parts = [f"{operation} by {who}" if who else operation, *_counts(actions)]
+    return f"{mark} {', '.join(parts)}"
+
+
+def _counts(actions: Sequence[Action]) -> list[str]:
+    adds = [action for action in actions if isinstance(action, Add)]
+    removes = [action for action in actions if isinstance(action, Remove)]
+    counts = [f"{len(adds)} added" + _rows(adds), f"{len(removes)} removed"]
+    names = {Metadata: "metadata", Protocol: "protocol", DomainMetadata: "domain", Txn: "txn"}
+    return counts + [name for kind, name in names.items() if any(type(a) is kind for a in actions)]
+
+
+def _rows(adds: Sequence[Add]) -> str:
+    stats = [parse_stats(add.stats) for add in adds]
+    counts = [found.num_records if found else None for found in stats]
+    if not adds or any(count is None for count in counts):
+        return ""
+    return f" ({sum(count or 0 for count in counts)} rows)"
+
+
+def _word(value: object) -> str:
+    """A log may hold anything: a word is short and printable."""
+    if not isinstance(value, str):
+        return ""
+    kept = "".join(each for each in value if each.isprintable())
+    return kept if len(kept) <= _LONGEST_WORD else f"{kept[:_LONGEST_WORD]}…"
 
 
 class Difference(enum.StrEnum):
@@ -79,10 +148,6 @@ class Finding:
         return _ACTIONS[self.difference]
 
 
-_OTHERS_FILE = (
-    "another writer left it and no reader needs it; `deltasql mirror repair` forgets it, and keeps "
-    "changed bytes aside"
-)
 _ACTIONS = {
     Difference.MISSING_COMMIT: "`deltasql mirror repair` puts the stored bytes again",
     Difference.CHANGED_COMMIT: "compare both; `deltasql mirror repair` with `replace=True` puts "
@@ -347,3 +412,47 @@ def _hint_trouble(hint: LastCheckpoint | None, newest: RecordedFile | None) -> s
         return f"names version {hint.version}; SQL knows of no checkpoint"
     wanted = LastCheckpoint(newest.version, newest.num_rows or 0, newest.size, newest.num_adds)
     return None if hint == wanted else f"does not describe the checkpoint of {newest.version}"
+
+
+def compare_data_files(catalog: SqlCatalog, row: TableRow, store: ObjectStore) -> list[Finding]:
+    """Return the files of the newest version that are missing or have another size.
+
+    The store is listed once. Files outside of the table's root are not looked at.
+    """
+    recorded = _recorded_sizes(catalog.snapshot(row.table_id), store)
+    for info in store.list_from(""):
+        if recorded.get(info.key) == info.size:
+            del recorded[info.key]
+    if not recorded:
+        return []
+    # a file that a commit has removed since then may be gone by right
+    live = _recorded_sizes(catalog.snapshot(row.table_id), store)
+    suspects = {key: size for key, size in recorded.items() if live.get(key) == size}
+    version = row.current_version
+    return list(_findings(suspects, version, store))
+
+
+def _recorded_sizes(snapshot: Snapshot, store: ObjectStore) -> dict[str, int]:
+    files = snapshot.files(("path", "size"))
+    pairs = zip(files["path"].to_pylist(), files["size"].to_pylist(), strict=True)
+    found = ((_key(path, store), size) for path, size in pairs)
+    return {key: size for key, size in found if key is not None}
+
+
+def _key(path: str, store: ObjectStore) -> str | None:
+    try:
+        return resolve_path(path, allowed_roots=(store.uri,)).key
+    except UnsafePathError:
+        return None
+
+
+def _findings(recorded: dict[str, int], version: int, store: ObjectStore) -> Iterator[Finding]:
+    for key, size in recorded.items():
+        try:
+            stored = store.head(key).size
+        except ObjectNotFoundError:
+            yield Finding(Difference.MISSING_DATA_FILE, key, version, "is not there")
+            continue
+        if stored != size:
+            detail = f"has {stored} bytes, SQL and the log record {size}"
+            yield Finding(Difference.WRONG_DATA_SIZE, key, version, detail)

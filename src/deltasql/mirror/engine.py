@@ -1,4 +1,4 @@
-"""MirrorEngine: put versions' stored bytes to `_delta_log`, in order, exactly once.
+"""One version or many from SQL into the log, with retries and pauses between them.
 
 The attempt right after a commit, the worker's and the repair's end in the same put. JSON needs no
 lease: everybody puts the same bytes, and `mirrored_through` keeps the order.
@@ -7,15 +7,13 @@ lease: everybody puts the same bytes, and `mirrored_through` keeps the order.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import NamedTuple
 
-from deltasql.catalog.mirror_status import MirrorStatusTracker
-from deltasql.catalog.object_tags import CommitTag
-from deltasql.catalog.payloads import StoredCommit
-from deltasql.catalog.rows import TableRow
 from deltasql.crash import crash_point
 from deltasql.errors import (
     CatalogCorruptError,
@@ -31,11 +29,15 @@ from deltasql.events import (
     TableFenced,
     VersionMirrored,
 )
-from deltasql.log.writer import write_commit
-from deltasql.mirror.retries import RetryPolicy
+from deltasql.log.commits import write_commit
+from deltasql.metastore.commit.encode import StoredCommit
+from deltasql.metastore.table_row import TableRow
+from deltasql.mirror.object_tags import CommitTag
+from deltasql.mirror.queue import MirrorStatusTracker
 from deltasql.protocol.codec import digest
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 from deltasql.runtime.connection import Connection
+from deltasql.settings import MirrorSettings
 from deltasql.storage.port import ObjectTag
 
 # A batch is recorded as one: so much work at most is found to be done already after a crash.
@@ -43,6 +45,66 @@ BATCH_VERSIONS = 200
 _BATCH_BYTES = 16 * 1024 * 1024
 _BATCH_S = 1.0
 _PUT_ERRORS = (StorageError, ProtocolError, MirrorConflictError, OwnershipError)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses of 1, 2, 4, 8, 16 s and so on up to a limit, in seconds."""
+
+    base_s: float = 1.0
+    limit_s: float = 60.0
+    roll: Callable[[], float] = random.random
+
+    def longest(self, attempt: int) -> float:
+        """Return the pause after attempt number `attempt` (from 0), before chance has its say."""
+        return float(min(self.base_s * 2.0 ** min(attempt, 60), self.limit_s))
+
+    def pause(self, attempt: int) -> float:
+        """Return a pause between half of the longest and the longest: many workers spread out."""
+        whole = self.longest(attempt)
+        return whole / 2 + self.roll() * whole / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a version after an attempt that failed."""
+
+    is_final: bool
+    next_attempt_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Some attempts with growing pauses; then FAILED, and an attempt now and then, for ever."""
+
+    max_attempts: int = 5
+    backoff: Backoff = field(default_factory=Backoff)
+    slow_interval: timedelta = timedelta(hours=1)
+
+    @classmethod
+    def of(cls, settings: MirrorSettings) -> RetryPolicy:
+        """Return the policy that the settings ask for."""
+        base, limit = settings.retry_backoff_base, settings.retry_backoff_max
+        return cls(
+            settings.max_retry_attempts,
+            Backoff(base.total_seconds(), limit.total_seconds()),
+            settings.slow_retry_interval,
+        )
+
+    def judge(self, error: DeltaSqlError, attempts: int, now: int) -> Verdict:
+        """Return what follows from an error; `attempts` counts this one, `now` is in ms.
+
+        A store that does not answer is asked again soon however often it failed; one that refuses
+        will go on refusing until somebody does something about it.
+        """
+        is_final = attempts >= self.max_attempts
+        if not is_final:
+            pause = self.backoff.pause(attempts - 1)
+        elif error.retryable:
+            pause = self.backoff.limit_s
+        else:
+            pause = self.slow_interval.total_seconds()
+        return Verdict(is_final, now + int(pause * 1000))
 
 
 class Mirrored(enum.Enum):

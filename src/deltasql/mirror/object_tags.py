@@ -1,20 +1,83 @@
-"""Which objects of a log a comparison reads: all of them, or those that a listing cannot vouch for.
+"""Tags of log objects that were compared before: what has not changed need not be read again.
 
 An object whose size and entity tag are the remembered ones has not been written since its bytes
 were equal to SQL's. A disk or a store may still change bytes and keep the tag, so every object is
 read once in `ROTATION` runs in any case.
+
+The size and entity tag that each object of a log had when its bytes were found to be SQL's. A
+listing of the log then shows which objects are unchanged, without reading them. Each tag is
+stored with a digest, so a tag of bytes that SQL no longer has is not used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from deltasql.catalog.object_tags import CommitTag, FileTag, ObjectTags
 from deltasql.crash import crash_point
+from deltasql.database.port import Database, Work
 from deltasql.storage.port import ObjectTag
 
 ROTATION = 30
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTag:
+    """What is known of a commit's object; without a tag it is to be read the next time."""
+
+    version: int
+    digest: str
+    tag: ObjectTag | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileTag:
+    """What is known of another file of the log; its size is recorded with its digest."""
+
+    key: str
+    digest: str
+    tag: ObjectTag | None
+
+
+class ObjectTags:
+    """Remembers tags in `dl_mirror_status` and `dl_log_files`, and returns them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of_commits(self, table_id: str, first: int, last: int) -> dict[int, ObjectTag]:
+        """Return the tags of commits, where there are any, by version."""
+        rows = self._database.rows("commit_tags", table_id=table_id, first=first, last=last)
+        return {version: ObjectTag(size, e_tag) for version, size, e_tag in rows}
+
+    def remember(
+        self, table_id: str, commits: Sequence[CommitTag] = (), files: Sequence[FileTag] = ()
+    ) -> None:
+        """Remember what was seen of objects, also that nothing is known of one any more."""
+        # If a power cut undoes this, the objects are read again.
+        with self._database.write(durable=False) as work:
+            remember_commits(work, table_id, commits)
+            if files:
+                columns: dict[str, Sequence[Any]] = {
+                    "key": [file.key for file in files],
+                    "digest": [file.digest for file in files],
+                    "e_tag": [file.tag.e_tag if file.tag else None for file in files],
+                }
+                work.run_many("remember_file_tags", columns, table_id=table_id)
+
+
+def remember_commits(work: Work, table_id: str, commits: Sequence[CommitTag]) -> None:
+    """Remember the tags of commits inside a transaction."""
+    if not commits:
+        return
+    columns: dict[str, Sequence[Any]] = {
+        "version": [commit.version for commit in commits],
+        "digest": [commit.digest for commit in commits],
+        "size": [commit.tag.size if commit.tag else None for commit in commits],
+        "e_tag": [commit.tag.e_tag if commit.tag else None for commit in commits],
+    }
+    work.run_many("remember_commit_tags", columns, table_id=table_id)
 
 
 class FullCheck:

@@ -1,4 +1,6 @@
-"""MirrorStatusTracker: the durable queue of the mirror in `dl_mirror_status`."""
+"""The queue of the mirror: which versions the logs lack, what was tried, and whether a log is
+paused.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from deltasql.catalog.database import Database
-from deltasql.catalog.object_tags import CommitTag, remember_commits
-from deltasql.catalog.rows import TableRow, table_row
+from deltasql.database.port import Database
 from deltasql.errors import TableNotFoundError
+from deltasql.metastore.table_row import TableRow, table_row
+from deltasql.mirror.object_tags import CommitTag, remember_commits
+from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectTag
 
 _LONGEST_MESSAGE = 2000
+
+
+def mirror_mode(connection: Connection, row: TableRow) -> str:
+    """Return `inline`, `worker` or `off`."""
+    return "off" if row.mirror_paused else connection.settings_of(row).mirror.mode
 
 
 class MirrorState(enum.StrEnum):

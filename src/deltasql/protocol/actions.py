@@ -1,4 +1,4 @@
-"""The actions of the Delta protocol as frozen values.
+"""The actions of the Delta protocol as frozen values, and the identity of a file.
 
 Fields are declared in the alphabetical order of their on-disk (camelCase) names, so that encoding
 them as declared is already canonical. `extra` keeps what a newer writer added and we do not know;
@@ -7,6 +7,9 @@ it is merged back when the action is encoded.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 import msgspec
@@ -15,9 +18,18 @@ import msgspec
 EXTRA_KEY = "~extra"
 
 Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
 # Milliseconds. From the year 1 to what Delta counts in microseconds: no reader holds more.
 EpochMillis: TypeAlias = Annotated[int, msgspec.Meta(ge=-62_135_596_800_000, le=2**63 // 1000)]
 Values: TypeAlias = dict[str, str | None]
+
+FileKey: TypeAlias = tuple[str, str]
+
+_HASH_BYTES = 16
+
+# `file://x/y` names a host, `//x` another authority: neither is the path /x
+_ABSOLUTE = ("/", "file:")
+_LOCAL = re.compile(r"(?:file:(?://)?)?/(?!/)")
 
 
 def _always() -> dict[str, str]:
@@ -248,3 +260,50 @@ ACTION_TYPES: tuple[type[_Value], ...] = (
     CheckpointMetadata,
     Sidecar,
 )
+
+
+def path_key(path: str) -> str:
+    """Return the path verbatim, except that an absolute local path gets one spelling.
+
+    `/x`, `file:/x` and `file:///x` are one place; relative paths and URIs of other schemes are
+    compared byte by byte, as every reader does.
+    """
+    found = _LOCAL.match(path)
+    return path if found is None else "file:///" + path[found.end() :]
+
+
+def hash_key(key: str, dv_id: str) -> bytes:
+    """Return what SQL knows a file by: 16 bytes for a path key and a deletion vector's id.
+
+    Cryptographic, because two files of one hash would be taken for one, and paths are anybody's.
+    """
+    return blake2b(f"{key}\0{dv_id}".encode(), digest_size=_HASH_BYTES).digest()
+
+
+def file_hashes(path: str, dv_id: str) -> tuple[bytes, bytes | None]:
+    """Return the hash of a file, and for a file with a vector that of its path alone."""
+    key = path_key(path)
+    return hash_key(key, dv_id), hash_key(key, "") if dv_id else None
+
+
+def hash_files(files: Sequence[Add | Remove]) -> list[bytes]:
+    """Return the hash of each file; see `file_hashes`."""
+    return [
+        blake2b(f"{file.path}\0".encode(), digest_size=_HASH_BYTES).digest()
+        if file.deletion_vector is None and not file.path.startswith(_ABSOLUTE)
+        else file_hashes(file.path, file.dv_id)[0]
+        for file in files
+    ]
+
+
+def hash_paths(files: Sequence[Add | Remove]) -> list[bytes | None]:
+    """Return the hash of the path of each file that has a vector."""
+    return [
+        None if file.deletion_vector is None else hash_key(path_key(file.path), "")
+        for file in files
+    ]
+
+
+def file_key(action: Add | Remove) -> FileKey:
+    """Return (path key, deletion vector id) of an add or remove."""
+    return path_key(action.path), action.dv_id

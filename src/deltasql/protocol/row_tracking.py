@@ -14,7 +14,7 @@ import msgspec
 from deltasql.errors import InvalidCommitError, UnsupportedFeatureError
 from deltasql.protocol.actions import Action, Add, DomainMetadata
 from deltasql.protocol.properties import read_bool
-from deltasql.protocol.stats import parse_stats
+from deltasql.protocol.stats.parse import parse_stats
 
 FEATURE = "rowTracking"
 DOMAIN = "delta.rowTracking"

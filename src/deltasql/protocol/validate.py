@@ -23,18 +23,18 @@ from deltasql.protocol.actions import (
     Remove,
     Sidecar,
     Txn,
+    file_key,
 )
-from deltasql.protocol.columns import (
+from deltasql.protocol.features import check_new_protocol
+from deltasql.protocol.properties import check_changes
+from deltasql.protocol.schema.columns import (
     check_mapping,
     check_names,
     check_unique_names,
     find_field,
     mapping_mode,
 )
-from deltasql.protocol.features import check_new_protocol
-from deltasql.protocol.identity import file_key
-from deltasql.protocol.properties import check_changes
-from deltasql.protocol.schema import parse_schema
+from deltasql.protocol.schema.types import parse_schema
 
 _VECTOR_TYPES = frozenset("uip")
 

@@ -6,16 +6,58 @@ timestamps microseconds since 1970 (UTC), so that they are not bound to the year
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import math
 import re
 import struct
 from collections.abc import Callable
+from datetime import UTC, timedelta, timezone, tzinfo
 from decimal import Context, Inexact, InvalidOperation
 from decimal import Decimal as Number
+from functools import lru_cache
 from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
 
-from deltasql.protocol.schema import DataType, Decimal
+from deltasql.errors import BadArgumentError
+from deltasql.protocol.schema.types import DataType, Decimal
+
+_Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_TO_B85 = bytes.maketrans(_Z85, _B85)
+
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
+_FARTHEST = timedelta(hours=18)
+_UTC = frozenset({"Z", "UTC", "GMT", "UT", "Etc/UTC", "Etc/GMT"})
+
+# Short names that Java knows beside those of the list of zones.
+_SHORT = {
+    "ACT": "Australia/Darwin",
+    "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo",
+    "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns",
+    "CST": "America/Chicago",
+    "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris",
+    "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia",
+    "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+}
 
 Value: TypeAlias = bool | int | float | Number | str | bytes
 
@@ -42,8 +84,45 @@ _CYCLE, _CYCLE_DAYS = 400, 146_097
 _DAY_SECONDS = 86_400
 _FIRST_SECOND = (dt.date.min.toordinal() - _EPOCH + 2) * _DAY_SECONDS
 _LAST_SECOND = (dt.date.max.toordinal() - _EPOCH - 2) * _DAY_SECONDS
+
 # Wide enough for any decimal(38, s) with any literal beside it.
 EXACT = Context(prec=400, Emax=100_000, Emin=-100_000)
+
+
+def decode_z85(text: str) -> bytes:
+    """Return the bytes of a text.
+
+    Raises:
+        ValueError: it is not Z85, or five of its characters say more than four bytes can.
+    """
+    raw = text.encode(errors="replace")
+    if len(raw) % 5 or raw.translate(None, _Z85):
+        raise ValueError(text)
+    return base64.b85decode(raw.translate(_TO_B85))
+
+
+@lru_cache(maxsize=64)
+def parse_zone(name: str) -> tzinfo:
+    """Return a zone by its name, a place or a distance to UTC.
+
+    Raises:
+        BadArgumentError: there is no such zone.
+    """
+    if name in _UTC:
+        return UTC
+    found = _OFFSET.fullmatch(name)
+    if found is not None:
+        away = timedelta(hours=int(found[2]), minutes=int(found[3] or 0))
+        if away <= _FARTHEST:
+            return timezone(-away if found[1] == "-" else away)
+    try:
+        return ZoneInfo(_SHORT.get(name, name))
+    except (ValueError, OSError, KeyError) as error:
+        raise BadArgumentError(
+            f"The time zone {name!r} is not known.",
+            hint="Give a name such as Europe/Berlin or a distance such as +02:00; where the "
+            "machine has no list of zones, install tzdata.",
+        ) from error
 
 
 def integer_range(name: str) -> tuple[int, int]:

@@ -10,10 +10,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from deltasql.catalog.catalog import SqlCatalog
-from deltasql.catalog.copies import require_own_log
-from deltasql.catalog.leases import PURGE, is_leased
-from deltasql.catalog.rows import TableRow
 from deltasql.clock import now_ms
 from deltasql.errors import (
     CatalogError,
@@ -23,7 +19,7 @@ from deltasql.errors import (
     TableNotFoundError,
 )
 from deltasql.forks import start_afresh_after_fork
-from deltasql.log.owner import (
+from deltasql.log.owner_marker import (
     OWNER_KEY,
     Owner,
     check_owner,
@@ -32,8 +28,11 @@ from deltasql.log.owner import (
     owner_error,
     read_owner,
 )
-from deltasql.protocol.files import LAST_CHECKPOINT, LOG_FOLDER, commit_key
-from deltasql.protocol.last_checkpoint import decode_hint
+from deltasql.metastore.leases import PURGE, is_leased
+from deltasql.metastore.log_state import require_own_log
+from deltasql.metastore.registry import SqlCatalog
+from deltasql.metastore.table_row import TableRow
+from deltasql.protocol.log_names import LAST_CHECKPOINT, LOG_FOLDER, commit_key, decode_hint
 from deltasql.storage.port import ObjectStore
 
 # A put of a commit takes seconds; what is so much older belongs to a writer that was killed.

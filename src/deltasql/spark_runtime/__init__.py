@@ -1,1 +1,4 @@
-"""Our own work that runs on Spark: the tasks of an import, and the session for them."""
+"""Java and Spark processes: what the import engine and the Spark API share.
+
+Imports on Spark and `deltasql.spark` use it. Start with `launch`.
+"""

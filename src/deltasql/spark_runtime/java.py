@@ -1,4 +1,4 @@
-"""A Java that Spark can run on: JAVA_HOME, else the one on the PATH, else the one from PyPI."""
+"""Find a Java for Spark, and the environment that it is started in."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from deltasql.errors import MissingExtraError
 PIP_JAVA = Path(__file__).parent / "pip_java"
 INSTALL = 'Run `pip install "deltasql[spark]"`, which brings Spark and a Java.'
 _OLDEST = 17
+
 # Spark starts Java with this module: one that lacks it cannot serve.
 _ASK = ("--add-modules=jdk.incubator.vector", "-XshowSettings:properties", "-version")
 _PROPERTY = re.compile(r"^\s*([\w.]+) = (.*)$", re.MULTILINE)
@@ -61,6 +63,35 @@ def _properties(java: Path, env: Mapping[str, str]) -> dict[str, str]:
 def _major(version: str) -> int:
     first = version.partition(".")[0]
     return int(first) if first.isdecimal() else 0
+
+
+def spark_environment(master: str) -> dict[str, str]:
+    """Return the variables that a session with this master starts with.
+
+    Raises:
+        MissingExtraError: there is no Java.
+    """
+    own = {
+        "JAVA_HOME": find_java(os.environ),
+        # by itself it would take the python3 of the PATH, which may be another one
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+    }
+    return own | {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else own
+
+
+@contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for the time of a block."""
+    before = {key: os.environ.get(key) for key in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Spark for one command: the session that is there, or one of our own that starts fast and quiet.
+"""Start Spark for imports and for the Spark API; its errors as ours.
 
 The JVM's own output goes to a file without a name: a command's stdout is data.
 """
@@ -18,15 +18,29 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from deltasql.errors import BadArgumentError, MissingExtraError, TableImportError
-from deltasql.jobs.causes import first_cause
-from deltasql.jobs.environment import environment, spark_environment
-from deltasql.jobs.java import INSTALL, find_java
+from deltasql.spark_runtime.java import INSTALL, environment, find_java, spark_environment
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+_TRACEBACK = "Traceback (most recent call last):"
+
+# what Spark says around the thing itself
+_WRAPPING = re.compile(
+    r"^(?:[\w.$]+(?:Exception|Error): )?(?:\[\w+\] )?"
+    r"Job aborted due to stage failure: .*?most recent failure: "
+)
+_PLACE = re.compile(r"^Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \(.*?\): ")
+_PYTHON_LINE = re.compile(r"^[A-Za-z_][\w.]*(?::|$)")
+
+# What Py4J raises when nobody answers, or when the answer was cut off: that one, unlike a refusal
+# of the JVM, has no trace. They are not imported, because Py4J loads only with Spark.
+_NO_ANSWER = "Py4JNetworkError"
+_ANSWER_CUT = "Py4JError"
+
 _LOGGING = Path(__file__).parent / "log4j2.properties"
+
 # Compiling for hours of work costs seconds at the start. Any free port serves the web page: those
 # that Spark tries by itself may all be taken, and then it does not start.
 _FAST = {
@@ -40,9 +54,32 @@ _FAST_JAVA = (
 )
 _DEFAULT_MASTER = "local[*]"
 _LOCAL = re.compile(r"local(?:\[([^,\]]+)\])?")
+
 # Without a number of its own, a local master gives a task one attempt only.
 _ATTEMPTS = 4
 _MOST_TOLD = 64 * 1024
+
+
+def first_cause(error: BaseException) -> str:
+    """Return the line that says what is wrong: of a Python error its own, else Spark's first."""
+    if _is_cut_off(error):
+        return "Spark's JVM has ended, perhaps for want of memory."
+    thrown = getattr(error, "java_exception", None)
+    text = str(error) if thrown is None else str(thrown.toString())
+    lines = [line.rstrip() for line in text.strip().splitlines()]
+    if _TRACEBACK in text:
+        start = next(at for at, line in enumerate(lines) if _TRACEBACK in line)
+        for line in lines[start + 1 :]:
+            if _PYTHON_LINE.match(line):
+                return line
+    first = next((line for line in lines if line.strip()), type(error).__name__)
+    return _PLACE.sub("", _WRAPPING.sub("", first)).strip()
+
+
+def _is_cut_off(error: BaseException) -> bool:
+    kind = type(error).__name__
+    cut = kind == _ANSWER_CUT and "Trace:" not in str(error)
+    return isinstance(error, ConnectionError) or kind == _NO_ANSWER or cut
 
 
 @dataclass(frozen=True, slots=True)

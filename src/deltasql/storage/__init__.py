@@ -1,1 +1,5 @@
-"""Object stores behind one port; this package knows nothing of Delta."""
+"""Bytes at a location: local files, memory and cloud stores behind one port.
+
+All above may import it; it imports settings and errors. Start with `port`, then `resolve`,
+which opens the store of a location.
+"""

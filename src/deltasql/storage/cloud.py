@@ -1,9 +1,13 @@
-"""S3, Google Cloud Storage and Azure through obstore.
+"""S3, Google Cloud Storage and Azure through obstore, with credentials of AWS profiles.
 
 Its own retries are off for everything that others may write too: one backoff is enough, and it is
 the caller's; a hidden retry would turn a lost reply into "already exists" and multiply waiting
 times. Files written by `open_output` have names that nobody else uses and are put without a
 condition: there a repeated request does no harm, and no caller could send the rows again.
+
+Credentials of AWS profiles (`~/.aws`), by boto3: keys, single sign-on, assumed roles. What is
+given as options or as keys in the environment comes first, and so does what a container or a web
+identity gives; obstore reads those itself.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import obstore
@@ -21,20 +26,31 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from deltasql.errors import (
     ConfigError,
     DeltaSqlError,
+    MissingExtraError,
     ObjectNotFoundError,
     StorageError,
     StorageUnavailableError,
 )
-from deltasql.storage.aws_profiles import profile_credentials
-from deltasql.storage.keys import bytewise, check_folder, check_key, check_prefix, check_range
+from deltasql.storage.cloud_errors import RANGE_NOT_SATISFIABLE, clean_cause, is_vendor, translate
 from deltasql.storage.location import Location
-from deltasql.storage.options import StoreOptions
-from deltasql.storage.port import ObjectInfo
-from deltasql.storage.range_reader import open_ranges
-from deltasql.storage.vendor_errors import RANGE_NOT_SATISFIABLE, clean_cause, is_vendor, translate
+from deltasql.storage.paths import bytewise, check_folder, check_key, check_prefix, check_range
+from deltasql.storage.port import ObjectInfo, open_ranges
+from deltasql.storage.store_options import StoreOptions
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+_OWN_KEYS = frozenset({"access_key_id", "skip_signature", "container_credentials_relative_uri"})
+_OTHER_SOURCES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+_FILES = {
+    "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
+    "AWS_CONFIG_FILE": "~/.aws/config",
+}
 
 _T = TypeVar("_T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,6 +65,54 @@ _FILE_RETRIES = {
     "retry_timeout": timedelta(seconds=60),
 }
 _first_pid: int | None = None
+
+
+def profile_credentials(
+    profile: str | None, config: Mapping[str, str], env: Mapping[str, str]
+) -> Any | None:
+    """Return what obstore asks for the keys of a profile, or None where no profile counts.
+
+    `profile` is the option `aws_profile`; without it AWS_PROFILE counts, then the default profile.
+
+    Raises:
+        ConfigError: there is no such profile, or it gives no keys.
+        MissingExtraError: a profile is named and boto3 is not installed.
+    """
+    if _OWN_KEYS & config.keys():
+        return None
+    named = profile or _named(env)
+    if named is None and (any(map(env.get, _OTHER_SOURCES)) or not _has_files(env)):
+        return None
+    try:
+        from boto3 import Session  # noqa: PLC0415 (an extra)
+        from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+        from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415
+    except ImportError as error:
+        if named is None:
+            return None
+        raise MissingExtraError(
+            f"The AWS profile {named!r} needs boto3.", hint='Run `pip install "deltasql[aws]"`.'
+        ) from error
+    try:
+        return Boto3CredentialProvider(Session(profile_name=named))
+    except (BotoCoreError, ValueError) as error:
+        if named is None:
+            return None  # the files hold no keys: an instance role may give some
+        raise ConfigError(
+            f"The AWS profile {named!r} gives no credentials.",
+            hint="Check ~/.aws/config and ~/.aws/credentials, or sign in: `aws sso login`.",
+            profile=named,
+        ) from error
+
+
+def _named(env: Mapping[str, str]) -> str | None:
+    """AWS_PROFILE counts only where the environment holds no keys, as in every AWS tool."""
+    return None if env.get("AWS_ACCESS_KEY_ID") else env.get("AWS_PROFILE") or None
+
+
+def _has_files(env: Mapping[str, str]) -> bool:
+    paths = [Path(env.get(name) or default) for name, default in _FILES.items()]
+    return any(path.expanduser().is_file() for path in paths)
 
 
 class CloudStore:

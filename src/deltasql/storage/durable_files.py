@@ -1,4 +1,4 @@
-"""Files that are whole and on the disk before anyone sees their name.
+"""Files that are whole and on the disk before anyone sees their name; the system's errors as ours.
 
 Write to a temporary name in the same directory, fsync, give it its name (hard link: only where
 there is none; rename: whatever is there), fsync the directory. A crash leaves at most a temporary
@@ -10,16 +10,66 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from deltasql.crash import crash_point
+from deltasql.errors import (
+    AccessDeniedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+    UnsafeStoreError,
+)
+
+_KINDS: dict[int, type[StorageError]] = {
+    errno.ENOENT: ObjectNotFoundError,
+    errno.EEXIST: ObjectExistsError,
+    errno.EACCES: AccessDeniedError,
+    errno.EPERM: AccessDeniedError,
+    errno.EROFS: AccessDeniedError,
+    # the name itself cannot be used: trying again does not help
+    errno.ENOTDIR: StorageError,
+    errno.EISDIR: StorageError,
+    errno.ENOTEMPTY: StorageError,
+    errno.ENAMETOOLONG: StorageError,
+    errno.EINVAL: StorageError,
+    errno.EILSEQ: StorageError,
+    errno.ELOOP: StorageError,
+    # hard links are what makes a create safe
+    errno.EOPNOTSUPP: UnsafeStoreError,
+    errno.ENOSYS: UnsafeStoreError,
+    errno.EMLINK: UnsafeStoreError,
+}
+
+_MAKE_ROOM = "Make room on the disk of the table, then try again."
+_HINTS = {errno.ENOSPC: _MAKE_ROOM, errno.EDQUOT: _MAKE_ROOM}
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 _VENDOR_LEFTOVER = re.compile(r".+#[0-9]+", re.DOTALL)
 _NAME_BYTES = 255
 _SUFFIX_BYTES = len("..0123456789abcdef.tmp")
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+@contextmanager
+def translated(doing: str, key: str) -> Iterator[None]:
+    """Turn an OSError inside into our error that names the key; all others mean "try again"."""
+    try:
+        yield
+    except OSError as error:
+        raise from_os(error, doing, key) from error
+
+
+def from_os(error: OSError, doing: str, key: str) -> StorageError:
+    """Return our error for one of the operating system's."""
+    number = error.errno or 0
+    kind = _KINDS.get(number, StorageUnavailableError)
+    reason = os.strerror(number) if number else type(error).__name__
+    message = f"Could not {doing} {key!r}: {reason}."
+    return kind(message, hint=_HINTS.get(number), key=key, errno=number)
 
 
 def is_temporary(name: str) -> bool:

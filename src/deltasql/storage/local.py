@@ -20,10 +20,10 @@ from deltasql.errors import (
     StorageUnavailableError,
     UnsafePathError,
 )
-from deltasql.storage import durable
-from deltasql.storage.keys import bytewise, check_folder, check_key, check_prefix, check_range
+from deltasql.storage import durable_files
+from deltasql.storage.durable_files import from_os, translated
 from deltasql.storage.location import Location
-from deltasql.storage.os_errors import from_os, translated
+from deltasql.storage.paths import bytewise, check_folder, check_key, check_prefix, check_range
 from deltasql.storage.port import ObjectInfo
 
 # non-blocking: a pipe that lies below the root must not stop us
@@ -50,7 +50,7 @@ class LocalStore:
         """Create the file only where there is none; it is on the disk when this returns."""
         path = self._target(key)
         try:
-            return _info(key, self._write(path, data, durable.link_new, key)).e_tag
+            return _info(key, self._write(path, data, durable_files.link_new, key)).e_tag
         except StorageError:
             if path.is_dir():  # a directory is no object: reading it back would never succeed
                 raise StorageError(f"{key!r} is a directory in {self.uri}.", key=key) from None
@@ -58,7 +58,7 @@ class LocalStore:
 
     def put(self, key: str, data: bytes) -> None:
         """Create or replace the file; it is on the disk when this returns."""
-        self._write(self._target(key), data, durable.replace, key)
+        self._write(self._target(key), data, durable_files.replace, key)
 
     def get(self, key: str) -> bytes:
         """Return the whole file."""
@@ -88,7 +88,7 @@ class LocalStore:
         after = bytewise(start_after)
         every = sorted((bytewise(key), key, entry) for key, entry in self._walk(prefix))
         for order, key, entry in every:
-            if order <= after or durable.is_temporary(entry.name):
+            if order <= after or durable_files.is_temporary(entry.name):
                 continue
             try:
                 found = self.head(key) if entry.is_symlink() else _look(key, entry)
@@ -110,7 +110,7 @@ class LocalStore:
         with translated("delete", key):
             try:
                 path.unlink()
-                durable.sync_directory(path.parent)
+                durable_files.sync_directory(path.parent)
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 return
 
@@ -124,7 +124,7 @@ class LocalStore:
         """Write a file piece by piece; it gets its name on clean exit."""
         path = self._target(key)
         with _writing(key):
-            descriptor, temporary = durable.create_temporary(path, self._roll)
+            descriptor, temporary = durable_files.create_temporary(path, self._roll)
         try:
             # whoever writes may close the file: the descriptor stays ours until it is synced
             file = io.BufferedWriter(io.FileIO(descriptor, "wb", closefd=False))
@@ -133,7 +133,7 @@ class LocalStore:
                 if not file.closed:
                     file.close()
                 os.fsync(descriptor)
-                durable.replace(temporary, path)
+                durable_files.replace(temporary, path)
         finally:
             os.close(descriptor)
             with suppress(FileNotFoundError):
@@ -154,8 +154,8 @@ class LocalStore:
         """
         removed = []
         for key, entry in self._walk(prefix):
-            ours = durable.is_temporary(entry.name)
-            if not ours and not (prefix and durable.is_vendor_leftover(entry.name)):
+            ours = durable_files.is_temporary(entry.name)
+            if not ours and not (prefix and durable_files.is_vendor_leftover(entry.name)):
                 continue
             with translated("sweep", key), suppress(FileNotFoundError):
                 status = entry.stat(follow_symlinks=False)
@@ -168,9 +168,9 @@ class LocalStore:
         self, path: Path, data: bytes, publish: Callable[[Path, Path], None], key: str
     ) -> os.stat_result:
         with _writing(key):
-            descriptor, temporary = durable.create_temporary(path, self._roll)
+            descriptor, temporary = durable_files.create_temporary(path, self._roll)
             try:
-                durable.write_all(descriptor, data)
+                durable_files.write_all(descriptor, data)
                 os.fsync(descriptor)
                 publish(temporary, path)
                 return os.fstat(descriptor)
@@ -219,7 +219,7 @@ class LocalStore:
 
     def _path(self, key: str) -> Path:
         path = self._root / check_key(key)
-        if durable.is_temporary(path.name):
+        if durable_files.is_temporary(path.name):
             raise _reserved(key)
         return path
 
@@ -228,7 +228,7 @@ class LocalStore:
 
     def _open(self, key: str) -> tuple[int, os.stat_result]:
         name = check_key(key).rpartition("/")[2]
-        if durable.is_temporary(name):
+        if durable_files.is_temporary(name):
             raise _reserved(key)
         try:
             descriptor = os.open(f"{self._prefix}{key}", _READ)

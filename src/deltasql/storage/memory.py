@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 
 from deltasql.clock import now_ms
 from deltasql.errors import ObjectExistsError, ObjectNotFoundError
-from deltasql.storage.keys import bytewise, check_folder, check_key, check_prefix, check_range
+from deltasql.storage.paths import bytewise, check_folder, check_key, check_prefix, check_range
 from deltasql.storage.port import ObjectInfo
 
 

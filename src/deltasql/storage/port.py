@@ -6,10 +6,19 @@ percent-decoded, separated by `/`. Every failure is one of our StorageError kind
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol, runtime_checkable
+from enum import Enum
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast, runtime_checkable
+
+from deltasql.errors import ObjectExistsError, ObjectNotFoundError, StorageUnavailableError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_BUFFER_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +131,104 @@ class ObjectStore(Protocol):
     def close(self) -> None:
         """Let go of connections; the store is not used afterwards."""
         ...
+
+
+class Created(Enum):
+    """How a create ended."""
+
+    CREATED = "created"
+    SAME = "same"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """How a create ended; `tag` where the put itself was answered with one."""
+
+    outcome: Created
+    tag: ObjectTag | None = None
+
+
+def create_once(store: ObjectStore, key: str, data: bytes) -> Created:
+    """Put the object where there is none and tell what is there now; see `create_tagged`."""
+    return create_tagged(store, key, data).outcome
+
+
+def create_tagged(store: ObjectStore, key: str, data: bytes) -> Creation:
+    """Put the object where there is none and tell what is there now; safe to repeat.
+
+    "Exists" and a lost answer both mean "unknown", so the key is read back: SAME is our bytes, by
+    this attempt or an earlier one; DIFFERENT is somebody else's, left untouched.
+
+    Raises:
+        StorageUnavailableError: nothing is there and nothing is known; the caller may try again.
+    """
+    try:
+        e_tag = store.put_if_absent(key, data)
+    except (ObjectExistsError, StorageUnavailableError) as error:
+        return Creation(_read_back(store, key, data, error))
+    return Creation(Created.CREATED, ObjectTag(len(data), e_tag) if e_tag else None)
+
+
+def _read_back(
+    store: ObjectStore, key: str, data: bytes, error: ObjectExistsError | StorageUnavailableError
+) -> Created:
+    try:
+        found = store.get(key)
+    except ObjectNotFoundError:
+        if isinstance(error, StorageUnavailableError):
+            raise error from None
+        # a 409 stores nothing and is told as "exists" all the same
+        raise StorageUnavailableError(
+            f"The store says that {key!r} exists, but it is not there.", key=key
+        ) from error
+    if found == data:
+        return Created.SAME
+    if data.startswith(found):
+        # a reply that was cut is no other object; if the object itself is cut, this goes on
+        raise StorageUnavailableError(
+            f"Only the first {len(found)} of {len(data)} bytes of {key!r} came back.", key=key
+        )
+    return Created.DIFFERENT
+
+
+class _RangeReader(io.RawIOBase):
+    """Reads by ranges; the buffer above it keeps small reads from becoming requests."""
+
+    def __init__(self, read_range: Callable[[int, int], bytes], size: int) -> None:
+        super().__init__()
+        self._read_range = read_range
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise ValueError("a file has no position before its start")
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer).cast("B")
+        wanted = min(len(view), self._size - self._at)
+        if wanted <= 0:
+            return 0
+        data = self._read_range(self._at, wanted)
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def open_ranges(read_range: Callable[[int, int], bytes], size: int) -> BinaryIO:
+    """Return a buffered, seekable reader of `size` bytes over `read_range(start, length)`."""
+    raw = _RangeReader(read_range, size)
+    return cast("BinaryIO", io.BufferedReader(raw, buffer_size=_BUFFER_BYTES))

@@ -12,8 +12,8 @@ from deltasql.storage.location import (
     parse_location,
 )
 from deltasql.storage.memory import MemoryStore, shared_bucket
-from deltasql.storage.options import read_options
 from deltasql.storage.port import ObjectStore
+from deltasql.storage.store_options import read_options
 
 __all__ = ["StoreOpener", "canonical_location", "location_key", "open_store"]
 

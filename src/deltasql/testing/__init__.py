@@ -1,8 +1,10 @@
-"""For users' own tests: the guarantees checked, stores that fail on a script, crash points."""
+"""For users' own tests: the guarantees checked, stores that fail on a script, crash points.
+
+The package itself never imports it. Start with `invariants` and `inspect`.
+"""
 
 from deltasql.storage.memory import MemoryStore
-from deltasql.testing.faults import Fault, Kind, RandomFaults, ScriptedFaults
-from deltasql.testing.faulty import FaultyStore
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind, RandomFaults, ScriptedFaults
 from deltasql.testing.inspect import Inspection, inspect
 from deltasql.testing.invariants import check_invariants, find_violations
 

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deltasql.catalog.catalog import SqlCatalog
-    from deltasql.catalog.database import Database
-    from deltasql.catalog.mirror_status import MirrorStatusTracker
-    from deltasql.client.catalog import Catalog
-    from deltasql.client.mirroring import Mirroring
-    from deltasql.client.open_work import OpenWork
-    from deltasql.client.session import Session
-    from deltasql.client.table import Table
-    from deltasql.mirror.checkpoints import Checkpointer
+    from deltasql.api.catalog import Catalog
+    from deltasql.api.session import Mirroring, Session
+    from deltasql.api.table import Table
+    from deltasql.api.write.in_flight import OpenWork
+    from deltasql.database.port import Database
+    from deltasql.metastore.registry import SqlCatalog
+    from deltasql.mirror.after_commit import InlineMirror
+    from deltasql.mirror.checkpoints.write import Checkpointer
     from deltasql.mirror.engine import MirrorEngine
-    from deltasql.mirror.inline import InlineMirror
+    from deltasql.mirror.queue import MirrorStatusTracker
     from deltasql.runtime.connection import Connection
     from deltasql.settings import Settings
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltasql.catalog.dialects.parts import number_ranges, read_side_by_side
+from deltasql.database.sqlite import number_ranges, read_side_by_side
 
 
 @given(st.integers(0, 2**40), st.integers(0, 2**40), st.integers(1, 64))

@@ -3,8 +3,8 @@
 import psycopg
 import pytest
 
-from deltasql.catalog.dialects.adbc import OperationalError
-from deltasql.catalog.dialects.postgres_errors import explained, mapped
+from deltasql.database.adbc import OperationalError
+from deltasql.database.postgres_errors import explained, mapped
 from deltasql.errors import CatalogUnavailableError, LoginRefusedError, PermissionDeniedError
 
 AT = 'connection to server at "db", port 5432 failed: '

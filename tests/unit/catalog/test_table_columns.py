@@ -2,8 +2,8 @@
 
 import pytest
 
-from deltasql.catalog.queries import load_queries
-from deltasql.catalog.rows import TABLE_FIELDS
+from deltasql.database.named_queries import load_queries
+from deltasql.metastore.table_row import TABLE_FIELDS
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])

@@ -11,7 +11,7 @@ import pytest
 from deltasql.cli.app import parse_pairs
 from deltasql.cli.arguments import Instant, Size, check_at, parse_column, read_schema
 from deltasql.errors import BadArgumentError, SchemaError
-from deltasql.protocol.schema import Decimal, Primitive, StructField
+from deltasql.protocol.schema.types import Decimal, Primitive, StructField
 
 
 @pytest.mark.parametrize(

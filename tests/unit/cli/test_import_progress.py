@@ -7,7 +7,7 @@ import pytest
 
 from deltasql.cli.import_progress import Bar, Events, Lines, Pace, Watch, screen_for
 from deltasql.cli.output import Output
-from deltasql.importer.progress import LoadCounts, Progress
+from deltasql.imports.load.loader import LoadCounts, Progress
 
 pytestmark = pytest.mark.req("R72")
 

@@ -11,12 +11,12 @@ import click
 import pytest
 
 import deltasql
+from deltasql.api.catalog import Catalog
+from deltasql.api.imports import ImportDesk
+from deltasql.api.mirror import Mirror
 from deltasql.cli.main import COMMANDS as MODULES
 from deltasql.cli.main import cli
 from deltasql.cli.remedies import ARGUMENTS, COMMANDS, for_shell
-from deltasql.client.catalog import Catalog
-from deltasql.client.import_desk import ImportDesk
-from deltasql.client.mirror import Mirror
 
 SOURCES = Path(deltasql.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*(?![a-z-])")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deltasql.cli.units import clock_text, count_text, size_text, time_text
+from deltasql.cli.output import clock_text, count_text, size_text, time_text
 
 
 @pytest.mark.parametrize(

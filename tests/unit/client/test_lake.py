@@ -1,7 +1,7 @@
 """One bad table of a lake does not stop the others."""
 
-from deltasql.client.lake import LakeTable, each_table
 from deltasql.errors import CatalogUnavailableError, LogGapError, TableExistsError
+from deltasql.imports.lake import LakeTable, each_table
 
 
 def tables(*names):

@@ -5,7 +5,7 @@ import pytest
 
 import deltasql
 from builders import NO_MIRROR, a_table, an_add
-from deltasql.client.partition_overwrite import plan_partition_overwrite
+from deltasql.api.write.operations import plan_partition_overwrite
 from deltasql.protocol.actions import Remove
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.int32())])

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pandas as pd
 import pytest
 
-from deltasql.client.times import time_text, to_ms
+from deltasql.api.detail import time_text, to_ms
 from deltasql.errors import BadArgumentError
 
 NEW_YEAR = 1_767_225_600_000

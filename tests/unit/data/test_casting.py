@@ -8,8 +8,8 @@ import pytest
 
 from deltasql.data.casting import conform, is_widening
 from deltasql.errors import SchemaError
-from deltasql.protocol.arrow_schema import from_arrow_schema, to_arrow_schema
-from deltasql.protocol.schema import (
+from deltasql.protocol.schema.arrow import from_arrow_schema, to_arrow_schema
+from deltasql.protocol.schema.types import (
     BYTE,
     DATE,
     DOUBLE,

@@ -6,8 +6,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from deltasql.data.defaults import filled, literal_default, missing_defaults
-from deltasql.protocol.schema import StructField, StructType, parse_schema
+from deltasql.data.constraints import filled, literal_default, missing_defaults
+from deltasql.protocol.schema.types import StructField, StructType, parse_schema
 
 
 def a_field(kind: str, text: str) -> StructField:

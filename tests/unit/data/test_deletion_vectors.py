@@ -8,9 +8,9 @@ import zlib
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from deltasql.catalog.objects import vector_path
 from deltasql.data.deletion_vectors import read_vector
 from deltasql.errors import CorruptDataError, ObjectNotFoundError
+from deltasql.metastore.references import vector_path
 from deltasql.protocol.actions import DeletionVector
 from deltasql.storage.memory import MemoryStore
 

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from deltasql.data.ordered import in_order
-from deltasql.data.scan import ScanSpec, output_schema, scan_files
+from deltasql.data.read_ahead import in_order
+from deltasql.data.scanner import ScanSpec, output_schema, scan_files
 from deltasql.errors import CorruptDataError, SchemaError, UnsafePathError
 from deltasql.protocol.actions import DeletionVector
-from deltasql.protocol.arrow_schema import from_arrow_schema
 from deltasql.protocol.predicate import parse_predicate
-from deltasql.protocol.schema import (
+from deltasql.protocol.schema.arrow import from_arrow_schema
+from deltasql.protocol.schema.types import (
     DOUBLE,
     LONG,
     STRING,

@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from deltasql.data.text_lengths import enforce_lengths
+from deltasql.data.constraints import enforce_lengths
 from deltasql.errors import ConstraintViolationError
-from deltasql.protocol.text_limits import TextLimit
+from deltasql.protocol.schema.types import TextLimit
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltasql.data.scan import ScanSpec, scan_files
+from deltasql.data.scanner import ScanSpec, scan_files
 from deltasql.data.writer import WriteSpec, parse_size, write_files
 from deltasql.errors import (
     ConfigError,
@@ -19,9 +19,9 @@ from deltasql.errors import (
     StorageUnavailableError,
     UnsupportedFeatureError,
 )
-from deltasql.protocol.arrow_schema import from_arrow_schema
-from deltasql.protocol.schema import LONG, STRING, ArrayType, StructField, StructType
-from deltasql.protocol.stats import parse_stats
+from deltasql.protocol.schema.arrow import from_arrow_schema
+from deltasql.protocol.schema.types import LONG, STRING, ArrayType, StructField, StructType
+from deltasql.protocol.stats.parse import parse_stats
 from deltasql.storage.memory import MemoryStore
 
 NOW = 1_767_225_600_000

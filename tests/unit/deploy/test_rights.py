@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import strictyaml
 
-from deltasql.catalog.migrations import known_migrations
+from deltasql.database.migrations import known_migrations
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 ROLES = ("reader", "writer", "worker", "operator")

@@ -3,7 +3,7 @@
 import pickle
 import random
 
-from deltasql.importer.commit_files import CommitFile, CommitFiles, VersionRange
+from deltasql.imports.plan.commit_files import CommitFile, CommitFiles, VersionRange
 
 
 def some(*versions):

@@ -3,11 +3,11 @@
 import pytest
 
 from deltasql.errors import AccessDeniedError
-from deltasql.importer.discover import find_logs
-from deltasql.protocol.files import commit_name
+from deltasql.imports.lake import find_logs
+from deltasql.protocol.log_names import commit_name
 from deltasql.storage.local import LocalStore
 from deltasql.storage.memory import MemoryStore
-from deltasql.testing.faulty import Fault, FaultyStore, Kind
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind
 from log_listings import classic, v2
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deltasql.importer.estimate import POSTGRES, SQLITE, Counts, Sizes, estimate
+from deltasql.imports.preview import POSTGRES, SQLITE, Counts, Sizes, estimate
 
 # Measured: commits, bytes of JSON, counts, bytes of the database. Statistics are those of the
 # benchmarks' files (five indexed columns), of thirty columns, or none.

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from deltasql.importer.listing import read_listing, sort_listing
-from deltasql.protocol.files import MAX_VERSION
-from deltasql.protocol.last_checkpoint import LastCheckpoint, encode_hint
+from deltasql.imports.plan.listing import read_listing, sort_listing
+from deltasql.protocol.log_names import MAX_VERSION, LastCheckpoint, encode_hint
 from deltasql.storage.memory import MemoryStore
 from log_listings import URI, UUIDS, classic, codes, commits, listed, multipart, planned, span, v2
 

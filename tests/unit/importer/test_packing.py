@@ -7,12 +7,12 @@ import random
 import pyarrow as pa
 import pytest
 
-from deltasql.catalog.bulk_rows import VersionWindow
 from deltasql.errors import TableImportError
-from deltasql.importer.commit_files import CommitFile
-from deltasql.importer.packing import pack, unpack
-from deltasql.importer.parse import WindowReader
-from deltasql.importer.tasks import StatePart
+from deltasql.imports.engines.child_process import pack, unpack
+from deltasql.imports.load.window import VersionWindow
+from deltasql.imports.plan.commit_files import CommitFile
+from deltasql.imports.read.parse import WindowReader
+from deltasql.imports.read.tasks import StatePart
 from histories import History
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from commits import add, info, metadata
 from deltasql.errors import MalformedActionError
-from deltasql.importer.commit_files import CommitFile
-from deltasql.importer.parse import WindowReader
+from deltasql.imports.plan.commit_files import CommitFile
+from deltasql.imports.read.parse import WindowReader
 from deltasql.protocol.actions import Protocol
 from deltasql.protocol.codec import serialize_actions
 

@@ -5,9 +5,9 @@ import pickle
 import pytest
 
 from deltasql.errors import BadArgumentError, LogGapError
-from deltasql.importer.commit_files import VersionRange
-from deltasql.importer.plan import PlanOptions
-from deltasql.protocol.files import LogFileKind
+from deltasql.imports.plan.commit_files import VersionRange
+from deltasql.imports.plan.import_plan import PlanOptions
+from deltasql.protocol.log_names import LogFileKind
 from log_listings import classic, codes, commits, multipart, planned, span, v2, versions
 
 

@@ -8,9 +8,9 @@ from deltasql.errors import (
     MalformedActionError,
     VersionNotFoundError,
 )
-from deltasql.importer.commit_files import VersionRange
-from deltasql.importer.plan import PlanOptions
-from deltasql.protocol.files import LogFileKind
+from deltasql.imports.plan.commit_files import VersionRange
+from deltasql.imports.plan.import_plan import PlanOptions
+from deltasql.protocol.log_names import LogFileKind
 from log_listings import classic, codes, commits, planned, span, v2, versions
 
 pytestmark = pytest.mark.req("R80")

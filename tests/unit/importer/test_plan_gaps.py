@@ -8,7 +8,7 @@ from deltasql.errors import (
     ObjectNotFoundError,
     VersionNotFoundError,
 )
-from deltasql.importer.commit_files import VersionRange
+from deltasql.imports.plan.commit_files import VersionRange
 from log_listings import classic, codes, commits, multipart, planned, span, v2, versions
 
 

@@ -9,12 +9,11 @@ from deltasql.errors import (
     ObjectNotFoundError,
     StorageUnavailableError,
 )
-from deltasql.importer.plan import PlanOptions
-from deltasql.importer.read_plan import read_plan
-from deltasql.protocol.files import commit_key
+from deltasql.imports.plan.import_plan import PlanOptions, read_plan
+from deltasql.protocol.log_names import commit_key
 from deltasql.storage.local import LocalStore
 from deltasql.storage.memory import MemoryStore
-from deltasql.testing.faulty import Fault, FaultyStore, Kind
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind
 from log_listings import versions
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deltasql.jobs.causes import first_cause
+from deltasql.spark_runtime.launch import first_cause
 
 HEAD = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 2.0 failed "

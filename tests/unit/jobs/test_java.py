@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from deltasql.errors import MissingExtraError
-from deltasql.jobs.java import PIP_JAVA, find_java
+from deltasql.spark_runtime.java import PIP_JAVA, find_java
 
 NOWHERE = {"PATH": "/nonexistent"}
 

@@ -7,15 +7,15 @@ import sys
 import pytest
 
 from deltasql.errors import BadArgumentError
-from deltasql.jobs import session as spark_session
-from deltasql.jobs.session import available, import_session
+from deltasql.spark_runtime import launch as spark_session
+from deltasql.spark_runtime.launch import available, import_session
 
 
 def test_nothing_of_spark_is_loaded_to_know_whether_it_is_there():
     program = (
         "import sys, json\n"
-        "from deltasql.jobs.session import available\n"
-        "import deltasql.client.engines, deltasql.jobs.engine, deltasql.jobs.work\n"
+        "from deltasql.spark_runtime.launch import available\n"
+        "import deltasql.imports.engines.local, deltasql.imports.engines.spark\n"
         "print(json.dumps([available(), 'pyspark' in sys.modules]))"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
@@ -67,8 +67,8 @@ def test_py4j_prints_no_stack_when_its_jvm_resets_the_connection():
         "import socket, struct, threading, types\n"
         "from py4j.java_gateway import GatewayClient, GatewayParameters\n"
         "from py4j.protocol import Py4JError, get_return_value\n"
-        "from deltasql.jobs.causes import first_cause\n"
-        "from deltasql.jobs.session import _quiet\n"
+        "from deltasql.spark_runtime.launch import first_cause\n"
+        "from deltasql.spark_runtime.launch import _quiet\n"
         "_quiet(types.SimpleNamespace(_accumulatorServer=types.SimpleNamespace()))\n"
         "server = socket.create_server(('127.0.0.1', 0))\n"
         "def reset():\n"
@@ -94,7 +94,7 @@ def test_py4j_prints_no_stack_when_its_jvm_resets_the_connection():
 def test_after_a_jvm_has_died_another_one_serves():
     program = (
         "import os, signal\n"
-        "from deltasql.jobs.session import import_session\n"
+        "from deltasql.spark_runtime.launch import import_session\n"
         "for kills in (True, False):\n"
         "    session = import_session('local[1]', {})\n"
         "    if kills:\n"

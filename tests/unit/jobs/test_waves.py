@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltasql.importer.commit_files import CommitFiles
-from deltasql.importer.tasks import CommitTask, StateTask
-from deltasql.jobs.waves import ResultLimits, cut_waves
-from deltasql.log.checkpoint_rows import CheckpointPart
+from deltasql.imports.engines.spark import ResultLimits, cut_waves
+from deltasql.imports.plan.commit_files import CommitFiles
+from deltasql.imports.read.tasks import CommitTask, StateTask
+from deltasql.log.checkpoint_reader import CheckpointPart
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 OVERHEAD = 16 * KIB

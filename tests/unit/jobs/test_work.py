@@ -6,12 +6,17 @@ from dataclasses import dataclass, replace
 import pytest
 
 from deltasql.errors import MalformedActionError
-from deltasql.importer.packing import pack, unpack
-from deltasql.importer.read_plan import read_plan
-from deltasql.importer.tasks import CommitTask, LogReader
-from deltasql.jobs.waves import NumberedTask
-from deltasql.jobs.work import Failed, ImportWork, PackedRows, ResultTooLarge
-from deltasql.protocol.files import commit_key
+from deltasql.imports.engines.child_process import pack, unpack
+from deltasql.imports.engines.spark import (
+    Failed,
+    ImportWork,
+    NumberedTask,
+    PackedRows,
+    ResultTooLarge,
+)
+from deltasql.imports.plan.import_plan import read_plan
+from deltasql.imports.read.tasks import CommitTask, LogReader
+from deltasql.protocol.log_names import commit_key
 from deltasql.storage.local import LocalStore
 from histories import History
 

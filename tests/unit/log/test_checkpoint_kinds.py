@@ -8,7 +8,7 @@ import pytest
 from builders import a_remove, an_add
 from commits import metadata
 from deltasql.errors import StorageUnavailableError
-from deltasql.log.checkpoint_rows import CheckpointPart, checkpoint_parts, read_files, read_head
+from deltasql.log.checkpoint_reader import CheckpointPart, checkpoint_parts, read_files, read_head
 from deltasql.protocol.actions import (
     CheckpointMetadata,
     DomainMetadata,
@@ -18,9 +18,9 @@ from deltasql.protocol.actions import (
     Txn,
 )
 from deltasql.protocol.codec import serialize_actions
-from deltasql.protocol.files import LOG_FOLDER, LogFile, checkpoint_path
+from deltasql.protocol.log_names import LOG_FOLDER, LogFile, checkpoint_path
 from deltasql.storage.memory import MemoryStore
-from deltasql.testing.faulty import Fault, FaultyStore, Kind
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind
 from foreign_checkpoints import ADD, LONG, PLAIN_ADD, TEXT, refused, whole_table
 from naive_checkpoints import CLASSIC, KEY, VERSION, fast_rows, parquet, stored
 

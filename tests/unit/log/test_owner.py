@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from deltasql.errors import OwnershipError, StorageUnavailableError
-from deltasql.log.owner import OWNER_KEY, Owner, check_owner, claim, encode_owner, read_owner
-from deltasql.protocol.files import LogFile
+from deltasql.log.owner_marker import OWNER_KEY, Owner, check_owner, claim, encode_owner, read_owner
+from deltasql.protocol.log_names import LogFile
 from deltasql.storage.memory import MemoryStore
 
 OURS = Owner("catalog-1", 1, "table-1")

@@ -12,8 +12,8 @@ import pytest
 
 from deltasql.errors import CheckpointError, MalformedActionError, TableImportError
 from deltasql.log import parquet_input
-from deltasql.log.checkpoint import CheckpointWriter
-from deltasql.log.checkpoint_damage import told_as_damage
+from deltasql.log.checkpoint_reader import told_as_damage
+from deltasql.log.checkpoint_writer import CheckpointWriter
 from deltasql.log.parquet_input import open_parquet
 from deltasql.protocol.codec import digest
 from foreign_checkpoints import whole_table

@@ -9,11 +9,11 @@ import pytest
 
 from commits import add, info, metadata
 from deltasql.errors import MalformedActionError
-from deltasql.log.reader import read_rules
-from deltasql.log.segment import read_segment
+from deltasql.log.commits import read_segment
+from deltasql.log.table_rules import read_rules
 from deltasql.protocol.actions import CheckpointMetadata, Protocol
 from deltasql.protocol.codec import serialize_actions
-from deltasql.protocol.files import checkpoint_path, commit_key
+from deltasql.protocol.log_names import checkpoint_path, commit_key
 from deltasql.storage.memory import MemoryStore
 
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=7, writer_features=["appendOnly"])

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltasql.log.row_groups import cut, gather
+from deltasql.log.checkpoint_writer import cut, gather
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 

@@ -3,13 +3,13 @@
 import pytest
 
 from deltasql.errors import LogGapError, ObjectNotFoundError
-from deltasql.log.segment import (
+from deltasql.log.commits import (
     build_segment,
     incomplete_checkpoints,
     read_segment,
     usable_checkpoints,
 )
-from deltasql.protocol.files import LogFile, commit_key, commit_name
+from deltasql.protocol.log_names import LogFile, commit_key, commit_name
 from deltasql.storage.memory import MemoryStore
 
 UUIDS = [f"80a083e8-7026-4e79-81be-64bd76c43a{n:02d}" for n in range(2)]

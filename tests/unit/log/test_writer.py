@@ -3,12 +3,11 @@
 import pytest
 
 from deltasql.errors import AccessDeniedError, MirrorConflictError, StorageUnavailableError
-from deltasql.log.writer import write_commit
-from deltasql.protocol.files import commit_key
-from deltasql.storage.create import Created
+from deltasql.log.commits import write_commit
+from deltasql.protocol.log_names import commit_key
 from deltasql.storage.memory import MemoryStore
-from deltasql.testing.faults import Fault, Kind
-from deltasql.testing.faulty import FaultyStore
+from deltasql.storage.port import Created
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind
 
 PAYLOAD = b'{"commitInfo":{}}\n'
 KEY = commit_key(3)

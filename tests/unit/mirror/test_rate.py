@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from deltasql.mirror.rate import Rate
+from deltasql.mirror.worker.limits import Rate
 
 pytestmark = pytest.mark.req("R33")
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from deltasql.errors import CatalogUnavailableError
-from deltasql.mirror.backoff import Backoff
-from deltasql.mirror.hinter import CommitHinter
-from deltasql.mirror.wakes import Wakes
+from deltasql.mirror.after_commit import CommitHinter
+from deltasql.mirror.engine import Backoff
+from deltasql.mirror.worker.limits import Wakes
 from ticking import Clock, Stop
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltasql.parity.row_digests import ROW, RowsDigest, WrittenRows
+from deltasql.mirror.checkpoints.check import ROW, RowsDigest, WrittenRows
 
 TEXT = st.one_of(st.none(), st.text(max_size=4))
 ROWS = st.lists(st.tuples(TEXT, st.one_of(st.none(), st.integers(0, 3)), TEXT), max_size=12)

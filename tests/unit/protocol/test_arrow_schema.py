@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from deltasql.errors import SchemaError
-from deltasql.protocol.arrow_schema import FIELD_ID, from_arrow_schema, to_arrow_schema
-from deltasql.protocol.schema import (
+from deltasql.protocol.schema.arrow import FIELD_ID, from_arrow_schema, to_arrow_schema
+from deltasql.protocol.schema.types import (
     BINARY,
     DATE,
     FLOAT,

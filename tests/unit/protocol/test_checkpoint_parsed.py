@@ -7,8 +7,8 @@ import pytest
 
 from commits import metadata
 from deltasql.protocol.actions import Protocol
-from deltasql.protocol.checkpoint import CheckpointShape
-from deltasql.protocol.checkpoint_parsed import ParsedColumns
+from deltasql.protocol.checkpoint.layout import CheckpointShape
+from deltasql.protocol.checkpoint.parsed_columns import ParsedColumns
 
 
 def of_type(*types: str, **configuration: str):

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commits import metadata
-from deltasql.protocol.checkpoint_parsed import ParsedColumns
-from deltasql.protocol.checkpoint_stats import stats_texts
-from deltasql.protocol.columns import leaves
-from deltasql.protocol.schema import parse_schema
-from deltasql.protocol.stats import column_bounds, null_count, parse_stats
-from deltasql.protocol.stats_build import Summary, build_stats
+from deltasql.protocol.checkpoint.parsed_columns import ParsedColumns, stats_texts
+from deltasql.protocol.schema.columns import leaves
+from deltasql.protocol.schema.types import parse_schema
+from deltasql.protocol.stats.build import Summary, build_stats
+from deltasql.protocol.stats.parse import column_bounds, null_count, parse_stats
 
 UTC = dt.UTC
 MOMENT = dt.datetime(2026, 1, 2, 3, 4, 5, 678999, tzinfo=UTC)

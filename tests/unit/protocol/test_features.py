@@ -23,7 +23,7 @@ from deltasql.protocol.features import (
     without_fence,
     writer_features,
 )
-from deltasql.protocol.required_features import missing_features, required_features
+from deltasql.protocol.properties import missing_features, required_features
 from foreign_tables import a_field
 
 VARIANT = {"variantType"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deltasql.protocol.files import (
+from deltasql.protocol.log_names import (
     MAX_VERSION,
     LogFile,
     LogFileKind,

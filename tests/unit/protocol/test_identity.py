@@ -3,7 +3,7 @@
 import pytest
 
 from commits import add, remove, vector
-from deltasql.protocol.identity import file_key, path_key
+from deltasql.protocol.actions import file_key, path_key
 
 
 @pytest.mark.parametrize("path", ["/lake/t/f", "file:/lake/t/f", "file:///lake/t/f"])

@@ -20,7 +20,7 @@ from deltasql.protocol.predicate import (
     columns_of,
     parse_predicate,
 )
-from deltasql.protocol.schema import (
+from deltasql.protocol.schema.types import (
     BINARY,
     BOOLEAN,
     BYTE,

@@ -2,9 +2,8 @@
 
 import pytest
 
-from deltasql.protocol.columns import PHYSICAL_NAME
-from deltasql.protocol.read_compatible import ReadSchema
-from deltasql.protocol.schema import ArrayType, MapType, Primitive, StructField, StructType
+from deltasql.protocol.schema.columns import PHYSICAL_NAME, ReadSchema
+from deltasql.protocol.schema.types import ArrayType, MapType, Primitive, StructField, StructType
 
 LONG, TEXT = Primitive("long"), Primitive("string")
 

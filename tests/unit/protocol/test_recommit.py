@@ -4,8 +4,13 @@ import pytest
 
 from commits import add, info, metadata, remove, vector
 from deltasql.protocol.actions import CommitInfo, DomainMetadata, Protocol, Txn, UnknownAction
-from deltasql.protocol.conflicts import Winner
-from deltasql.protocol.recommit import find_obstacle, find_own_obstacle, known_reads, says_blind
+from deltasql.protocol.conflicts import (
+    Winner,
+    find_obstacle,
+    find_own_obstacle,
+    known_reads,
+    says_blind,
+)
 
 BLIND = CommitInfo(is_blind_append=True)
 DOMAIN = DomainMetadata(domain="d", configuration="{}", removed=False)

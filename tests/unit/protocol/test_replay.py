@@ -2,7 +2,7 @@
 
 from commits import add, info, metadata, remove, vector
 from deltasql.protocol.actions import Cdc, DomainMetadata, Protocol, Txn, UnknownAction
-from deltasql.protocol.replay import TableState
+from deltasql.testing.invariants import TableState
 from histories import replay
 
 

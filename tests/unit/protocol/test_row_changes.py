@@ -2,7 +2,7 @@
 
 from builders import a_remove, an_add
 from deltasql.protocol.actions import Cdc, CommitInfo, DeletionVector
-from deltasql.protocol.row_changes import ChangedFile, followed
+from deltasql.protocol.changes import ChangedFile, followed
 
 
 def a_vector(text, **changes) -> DeletionVector:

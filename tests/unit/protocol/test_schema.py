@@ -5,7 +5,7 @@ import json
 import pytest
 
 from deltasql.errors import SchemaError
-from deltasql.protocol.columns import (
+from deltasql.protocol.schema.columns import (
     check_names,
     find_column,
     has_default,
@@ -16,7 +16,7 @@ from deltasql.protocol.columns import (
     mapping_mode,
     physical_name,
 )
-from deltasql.protocol.schema import (
+from deltasql.protocol.schema.types import (
     LONG,
     STRING,
     ArrayType,

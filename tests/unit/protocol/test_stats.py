@@ -8,9 +8,9 @@ from decimal import Decimal as Number
 import pytest
 
 from deltasql.errors import ConfigError
-from deltasql.protocol.columns import Leaf
 from deltasql.protocol.predicate import may_match, parse_predicate
-from deltasql.protocol.schema import (
+from deltasql.protocol.schema.columns import Leaf
+from deltasql.protocol.schema.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -24,8 +24,8 @@ from deltasql.protocol.schema import (
     StructField,
     StructType,
 )
-from deltasql.protocol.stats import FileStats, column_bounds, index_bounds, parse_stats
-from deltasql.protocol.stats_build import Summary, build_stats, cut_high, cut_low, stats_columns
+from deltasql.protocol.stats.build import Summary, build_stats, cut_high, cut_low, stats_columns
+from deltasql.protocol.stats.parse import FileStats, column_bounds, index_bounds, parse_stats
 
 
 def _leaf(kind, name="a"):

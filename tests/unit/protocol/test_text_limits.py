@@ -3,8 +3,14 @@
 import pytest
 
 from deltasql.errors import UnsupportedFeatureError
-from deltasql.protocol.schema import STRING, StructField, StructType
-from deltasql.protocol.text_limits import TYPE_TEXT, TextLimit, text_limits
+from deltasql.protocol.schema.types import (
+    STRING,
+    TYPE_TEXT,
+    StructField,
+    StructType,
+    TextLimit,
+    text_limits,
+)
 
 
 def noted(text, name="c"):

@@ -6,9 +6,8 @@ import pytest
 
 from deltasql.errors import BadArgumentError
 from deltasql.protocol.predicate import may_match, parse_predicate
-from deltasql.protocol.schema import StructField, StructType, parse_type_name
-from deltasql.protocol.time_zones import parse_zone
-from deltasql.protocol.values import parse_partition_value, parse_timestamp
+from deltasql.protocol.schema.types import StructField, StructType, parse_type_name
+from deltasql.protocol.values import parse_partition_value, parse_timestamp, parse_zone
 
 NOON = datetime(2024, 7, 1, 12)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from deltasql.protocol.predicate_parse import MAX_LENGTH, parse_predicate, parse_understood
-from deltasql.protocol.schema import StructField, StructType, parse_type_name
+from deltasql.protocol.predicate.parser import MAX_LENGTH, parse_predicate, parse_understood
+from deltasql.protocol.schema.types import StructField, StructType, parse_type_name
 
 SCHEMA = StructType(
     (StructField("id", parse_type_name("long")), StructField("day", parse_type_name("string")))

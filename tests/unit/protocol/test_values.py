@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from deltasql.protocol.schema import Decimal, Primitive
+from deltasql.protocol.schema.types import Decimal, Primitive
 from deltasql.protocol.values import (
     parse_date,
     parse_number,

@@ -1,6 +1,6 @@
 """How many files a batch takes."""
 
-from deltasql.spark.admission import Admission
+from deltasql.spark.streaming.batches import Admission
 
 
 def test_no_limit_takes_all():

@@ -3,7 +3,7 @@
 import pytest
 
 from deltasql.errors import MissingExtraError
-from deltasql.spark.delta import PACKAGE, delta_settings
+from deltasql.spark.session.delta_jar import PACKAGE, delta_settings
 
 
 def test_without_delta_nothing_is_set():

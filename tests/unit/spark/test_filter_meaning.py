@@ -3,9 +3,8 @@
 import pytest
 
 from deltasql.protocol.predicate import parse_predicate
-from deltasql.protocol.schema import StructField, StructType, parse_type_name
-from deltasql.protocol.text_limits import TYPE_TEXT
-from deltasql.spark.filter_meaning import has_odd_texts, sound_part
+from deltasql.protocol.schema.types import TYPE_TEXT, StructField, StructType, parse_type_name
+from deltasql.spark.read.read_plan import has_odd_texts, sound_part
 
 STRING = parse_type_name("string")
 SCHEMA = StructType(

@@ -15,10 +15,10 @@ from deltasql.protocol.actions import (
     Remove,
     Sidecar,
     Txn,
+    file_key,
 )
-from deltasql.protocol.identity import file_key
-from deltasql.spark.fold import StagedCommit, fold, refuse_lost_changes
-from deltasql.spark.notes import note_of
+from deltasql.spark.transactions.path_translation import StagedCommit, fold, refuse_lost_changes
+from deltasql.spark.transactions.spark_transaction import note_of
 
 A, B, NEW, OTHER = (an_add(f"{name}.parquet") for name in ("a", "b", "new", "other"))
 

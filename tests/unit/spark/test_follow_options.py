@@ -3,7 +3,7 @@
 import pytest
 
 from deltasql.errors import BadArgumentError
-from deltasql.spark.follow_options import (
+from deltasql.spark.streaming.stream_options import (
     FollowOptions,
     Moment,
     parse_follow_options,

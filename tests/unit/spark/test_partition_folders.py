@@ -3,8 +3,8 @@
 import pytest
 
 from deltasql.errors import CorruptDataError, SchemaError
-from deltasql.protocol.schema import Decimal, Primitive, StructField
-from deltasql.spark.partition_folders import folder_values
+from deltasql.protocol.schema.types import Decimal, Primitive, StructField
+from deltasql.spark.write.parquet_output import folder_values
 
 
 def value(folder, kind):

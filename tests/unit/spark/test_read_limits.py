@@ -5,19 +5,19 @@ import sys
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
-from deltasql.spark import read_limits
-from deltasql.spark.admission import Admission
-from deltasql.spark.follow_options import FollowOptions
+from deltasql.spark.streaming import stream_reader
+from deltasql.spark.streaming.batches import Admission
+from deltasql.spark.streaming.stream_options import FollowOptions
 
 
 def test_everything_where_spark_wants_everything():
-    assert read_limits.room_of(FollowOptions(), ReadAllAvailable()) == Admission()
-    assert read_limits.room_of(FollowOptions(), ReadMaxFiles(5)) == Admission(1000)
+    assert stream_reader.room_of(FollowOptions(), ReadAllAvailable()) == Admission()
+    assert stream_reader.room_of(FollowOptions(), ReadMaxFiles(5)) == Admission(1000)
 
 
 def test_pyspark_4_1_has_no_limits_and_ours_are_kept(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
-    spec = importlib.util.spec_from_file_location("old_limits", read_limits.__file__)
+    spec = importlib.util.spec_from_file_location("old_limits", stream_reader.__file__)
     old = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(old)
     assert not old.HAS_LIMITS

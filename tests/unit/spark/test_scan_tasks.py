@@ -1,7 +1,7 @@
 """Files shared out among tasks."""
 
-from deltasql.protocol.row_changes import ChangedFile, FollowedCommit
-from deltasql.spark.scan_tasks import changed_files, shared_out
+from deltasql.protocol.changes import ChangedFile, FollowedCommit
+from deltasql.spark.source.scan_tasks import changed_files, shared_out
 
 MB = 1024 * 1024
 

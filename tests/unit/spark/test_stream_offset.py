@@ -5,7 +5,7 @@ import json
 import pytest
 
 from deltasql.errors import StreamError
-from deltasql.spark.stream_offset import StreamOffset
+from deltasql.spark.streaming.batches import StreamOffset
 
 OFFSET = StreamOffset("t", 1, 7, 3, is_snapshot=False, is_feed=True, commit_id="c")
 

@@ -5,9 +5,13 @@ import pytest
 
 from builders import a_remove, an_add
 from deltasql.errors import InvalidCommitError, UnsupportedFeatureError
-from deltasql.protocol.actions import Cdc, DeletionVector, Txn
-from deltasql.protocol.identity import path_key
-from deltasql.spark.translate import StagedPlace, Translation, keys_of, staged_path
+from deltasql.protocol.actions import Cdc, DeletionVector, Txn, path_key
+from deltasql.spark.transactions.path_translation import (
+    StagedPlace,
+    Translation,
+    keys_of,
+    staged_path,
+)
 
 PLACE = StagedPlace("orders", "file:/lake/a%20b", "tx-1")
 CODE = "ab^-aqEH.-t@S}K{vb[*k^"

@@ -3,7 +3,7 @@
 import pytest
 
 from deltasql.errors import BadArgumentError
-from deltasql.spark.write_options import WriteOptions, parse_options
+from deltasql.spark.write.write_options import WriteOptions, parse_options
 
 
 def test_both_spellings_say_the_same():

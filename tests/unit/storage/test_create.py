@@ -11,10 +11,10 @@ from deltasql.errors import (
     StorageUnavailableError,
     UnsafeStoreError,
 )
-from deltasql.storage.create import Created, Creation, create_once, create_tagged
+from deltasql.storage.conditional_put import StoreVerdict, check_conditional_put
 from deltasql.storage.memory import MemoryStore
-from deltasql.storage.selfcheck import StoreVerdict, check_conditional_put
-from deltasql.testing.faulty import Fault, FaultyStore, Kind, RandomFaults
+from deltasql.storage.port import Created, Creation, create_once, create_tagged
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind, RandomFaults
 
 KEY = "_delta_log/00000000000000000007.json"
 

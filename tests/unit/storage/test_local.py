@@ -17,8 +17,8 @@ from deltasql.errors import (
     StorageUnavailableError,
     UnsafePathError,
 )
-from deltasql.storage.create import Created, create_once
 from deltasql.storage.local import LocalStore
+from deltasql.storage.port import Created, create_once
 
 KEY = "_delta_log/00000000000000000000.json"
 
@@ -301,7 +301,7 @@ def test_missing_permissions_are_denied() -> None:
 
 
 def test_errors_of_the_system_are_of_our_kinds() -> None:
-    from deltasql.storage.os_errors import from_os
+    from deltasql.storage.durable_files import from_os
 
     assert type(from_os(PermissionError(13, ""), "read", "k")) is AccessDeniedError
     assert type(from_os(OSError(5, ""), "read", "k")) is StorageUnavailableError

@@ -10,8 +10,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from deltasql.errors import ConfigError
 from deltasql.storage.location import parse_location
-from deltasql.storage.option_names import CLIENT_NAMES, PROVIDERS
-from deltasql.storage.options import StoreOptions, read_options
+from deltasql.storage.store_options import CLIENT_NAMES, PROVIDERS, StoreOptions, read_options
 
 S3 = parse_location("s3://bucket/lake/orders")
 AZURE = parse_location("az://container/lake")

@@ -16,7 +16,7 @@ from deltasql.errors import (
     UnsafePathError,
     UnsafeStoreError,
 )
-from deltasql.storage.vendor_errors import KINDS, clean_cause, is_vendor, translate
+from deltasql.storage.cloud_errors import KINDS, clean_cause, is_vendor, translate
 
 OPERATIONS = ["create", "write", "read", "list", "delete"]
 

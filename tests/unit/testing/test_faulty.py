@@ -12,7 +12,7 @@ from deltasql.errors import (
 )
 from deltasql.storage.memory import MemoryStore
 from deltasql.storage.port import ObjectStore
-from deltasql.testing.faulty import Fault, FaultyStore, Kind, RandomFaults
+from deltasql.testing.faulty_store import Fault, FaultyStore, Kind, RandomFaults
 
 
 @pytest.fixture

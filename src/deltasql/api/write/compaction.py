@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pyarrow as pa
 
-from deltasql.catalog.snapshots import Snapshot
-from deltasql.data.scan import OpenRoot, ScanSpec, output_schema, scan_files
+from deltasql.data.scanner import OpenRoot, ScanSpec, output_schema, scan_files
 from deltasql.data.writer import WriteSpec, write_files
 from deltasql.errors import CorruptDataError
+from deltasql.metastore.snapshot.snapshot import Snapshot
 from deltasql.protocol.actions import Add
 from deltasql.protocol.codec import dump_values
 from deltasql.protocol.features import writer_features

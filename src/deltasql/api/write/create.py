@@ -1,37 +1,177 @@
-"""A table that is not there yet: planned, perhaps filled, and made by one commit."""
+"""Create a table: its definition, its folder and its first commit."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
-from deltasql.catalog.catalog import NAME_TAKEN, check_name
-from deltasql.catalog.commit_request import CommitRequest
-from deltasql.catalog.definitions import TableDefinition
-from deltasql.catalog.registry import NewTable
-from deltasql.catalog.rows import TableRow, TableState, split_name
-from deltasql.catalog.snapshots import Snapshot
-from deltasql.client.creation import TableSpec, check_place, creation_note, first_actions
-from deltasql.client.session import Session
+import msgspec
+import pyarrow as pa
+
+from deltasql.api.session import Session
 from deltasql.crash import crash_point
 from deltasql.errors import (
+    BadArgumentError,
     CommitUnknownError,
     DeltaSqlError,
     OwnershipError,
+    SchemaError,
     TableExistsError,
+    UnsafeStoreError,
+    UnsupportedFeatureError,
 )
-from deltasql.log.owner import Owner, release, reserve
-from deltasql.protocol.actions import Metadata, Protocol
+from deltasql.log.owner_marker import OWNER_KEY, Owner, read_owner, release, reserve
+from deltasql.metastore.commit.request import CommitNote, CommitRequest
+from deltasql.metastore.registry import NAME_TAKEN, check_name
+from deltasql.metastore.snapshot.definition import TableDefinition
+from deltasql.metastore.snapshot.snapshot import Snapshot
+from deltasql.metastore.table_row import NewTable, TableRow, TableState, split_name
+from deltasql.protocol import features, properties
+from deltasql.protocol.actions import Format, Metadata, Protocol
 from deltasql.protocol.conflicts import ReadSet
+from deltasql.protocol.log_names import LOG_FOLDER, LogFile
+from deltasql.protocol.properties import without_feature_properties
+from deltasql.protocol.schema.arrow import from_arrow_schema
+from deltasql.protocol.schema.columns import check_names, find_field
+from deltasql.protocol.schema.types import (
+    ArrayType,
+    MapType,
+    StructType,
+    parse_schema,
+    print_schema,
+)
 from deltasql.runtime.ownership import is_leftover
+from deltasql.storage.conditional_put import StoreVerdict, check_conditional_put
+from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import location_key
 
 # The version before the first.
 _NONE = -1
+
 # SQL gives a table its key.
 _NO_KEY = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """What a table is to be."""
+
+    name: str
+    location: str
+    schema: Any
+    partition_by: Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    description: str | None = None
+
+
+def first_actions(spec: TableSpec, metadata_id: str, now_ms: int) -> tuple[Protocol, Metadata]:
+    """Return the protocol and metadata of a new table.
+
+    Raises:
+        SchemaError, BadArgumentError, UnsupportedFeatureError: the table cannot be made.
+    """
+    schema = to_schema(spec.schema)
+    check_names(schema)
+    _check_partitioning(schema, spec.partition_by)
+    given = dict(spec.properties)
+    properties.check(given)
+    asked = Metadata(
+        id=metadata_id,
+        name=spec.name,
+        description=spec.description,
+        format=Format(),
+        schema_string=print_schema(schema),
+        partition_columns=list(spec.partition_by),
+        configuration={"delta.enableInCommitTimestamps": "true", **given},
+        created_time=now_ms,
+    )
+    protocol = features.new_table_protocol(asked)
+    _refuse(protocol)
+    kept = without_feature_properties(asked.configuration)
+    return protocol, msgspec.structs.replace(asked, configuration=kept)
+
+
+def creation_note(metadata: Metadata) -> CommitNote:
+    """Return the note of a table's first commit, in Delta's words."""
+    parameters = {
+        "partitionBy": msgspec.json.encode(metadata.partition_columns).decode(),
+        "description": metadata.description or "",
+        "isManaged": "false",
+        "properties": msgspec.json.encode(metadata.configuration).decode(),
+    }
+    return CommitNote("CREATE TABLE", parameters)
+
+
+def to_schema(given: Any) -> StructType:
+    """Return a Delta schema from one, from its JSON, or from anything with an Arrow schema.
+
+    Raises:
+        SchemaError: there is no schema in it, or a type that Delta lacks.
+    """
+    if isinstance(given, StructType):
+        schema = given
+    elif isinstance(given, str):
+        schema = parse_schema(given)
+    elif isinstance(given, pa.Schema):
+        schema = from_arrow_schema(given)
+    elif hasattr(given, "__arrow_c_schema__"):
+        schema = from_arrow_schema(pa.schema(given))
+    elif hasattr(given, "schema") and isinstance(given.schema, pa.Schema):
+        schema = from_arrow_schema(given.schema)
+    else:
+        raise SchemaError(f"A {type(given).__name__} holds no schema.")
+    if not schema.fields:
+        raise SchemaError("A table needs at least one column.")
+    return schema
+
+
+def check_place(store: ObjectStore, roll: str, is_left: Callable[[Owner], bool]) -> None:
+    """Refuse a location that holds a Delta log, or a store that would let commits be lost.
+
+    A marker that `is_left` by a create that failed is no log.
+
+    Raises:
+        TableExistsError, UnsafeStoreError: says which.
+    """
+    for info in store.list_from(LOG_FOLDER):
+        name = info.key.removeprefix(LOG_FOLDER)
+        owner = read_owner(store) if info.key == OWNER_KEY else None
+        if LogFile.parse(name) is not None or (owner is not None and not is_left(owner)):
+            raise TableExistsError(
+                f"There is a Delta log at {store.uri} already ({info.key}).",
+                hint="Choose an empty location, or import the table.",
+            )
+    if check_conditional_put(store, roll) is StoreVerdict.IGNORES:
+        raise UnsafeStoreError(
+            f"The store of {store.uri} ignores conditions: a commit of another writer could be "
+            "overwritten unseen."
+        )
+
+
+def _check_partitioning(schema: StructType, names: Sequence[str]) -> None:
+    if len({name.lower() for name in names}) != len(names):
+        raise BadArgumentError("A partition column is named twice.")
+    for name in names:
+        found = find_field(schema, name)
+        if found is None or found.name != name:
+            raise SchemaError(f"There is no column {name} to partition by.", column=name)
+        if isinstance(found.type, StructType | ArrayType | MapType) or found.type.name == "binary":
+            raise SchemaError(f"The column {name} of type {found.type.name} cannot partition.")
+    if len(names) == len(schema.fields):
+        raise SchemaError("At least one column must not be a partition column.")
+
+
+def _refuse(protocol: Protocol) -> None:
+    wanted = features.listed_features(protocol) - features.CREATABLE
+    if wanted:
+        raise UnsupportedFeatureError(
+            f"deltasql does not create tables with: {', '.join(sorted(wanted))}.",
+            features=tuple(sorted(wanted)),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Writes that are under way: those that take long are noted in SQL, so that vacuum spares them.
+"""Writes that are open: noted in SQL, so that vacuum spares their files; checks that files are
+there.
 
 A file that is written and not yet committed looks like a leftover. Vacuum never takes what is
 younger than an hour; a write that is older than minutes is noted here, and the note is renewed as
@@ -11,20 +12,27 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from weakref import WeakSet
 
-from deltasql.catalog.database import Database
-from deltasql.catalog.leases import write_purpose
-from deltasql.errors import DeltaSqlError
+from deltasql.database.port import Database
+from deltasql.errors import CorruptDataError, DeltaSqlError, ObjectNotFoundError
 from deltasql.forks import start_afresh_after_fork
+from deltasql.metastore.leases import write_purpose
+from deltasql.protocol.actions import Action, Add
+from deltasql.storage.paths import RelativeKey, resolve_path
+from deltasql.storage.port import ObjectStore
 
 _logger = logging.getLogger(__name__)
 
 NOTED_AFTER_S = 600.0
 _EXPIRES_MS = 3 * 3600 * 1000
+
+_THREADS = 16
 
 
 @dataclass(slots=True)
@@ -189,3 +197,51 @@ class _Ticker:
 
 
 _ticker = _Ticker()
+
+
+def require_present(actions: Iterable[Action], store: ObjectStore) -> None:
+    """Refuse to commit files that were deleted from the store.
+
+    Raises:
+        CorruptDataError: names the first file that is gone, and how many are.
+    """
+    _require_present([action for action in actions if isinstance(action, Add)], store)
+
+
+def require_sizes(adds: Sequence[Add], store: ObjectStore) -> None:
+    """Refuse to commit new files that are gone, or whose size is not the one that is recorded.
+
+    Raises:
+        CorruptDataError: names the first of them; Spark would miss rows of a file that is larger.
+    """
+    sizes = _require_present(adds, store)
+    for add, size in zip(adds, sizes, strict=True):
+        if size != add.size:
+            raise CorruptDataError(
+                f"The new file {add.path} has {size} bytes on the store, but {add.size} were "
+                "written.",
+                hint="Nothing was committed. Write the rows again.",
+            )
+
+
+def _require_present(adds: Sequence[Add], store: ObjectStore) -> list[int]:
+    """Return the sizes on the store; a file outside of the table counts as it is recorded."""
+    with ThreadPoolExecutor(min(_THREADS, max(len(adds), 1))) as pool:
+        sizes = list(pool.map(partial(_stored_size, store), adds))
+    gone = [add.path for add, size in zip(adds, sizes, strict=True) if size is None]
+    if gone:
+        raise CorruptDataError(
+            f"{len(gone)} data files that the commit needs are gone, among them {gone[0]}.",
+            hint="Restore a newer version, or write the rows again.",
+        )
+    return [size for size in sizes if size is not None]
+
+
+def _stored_size(store: ObjectStore, add: Add) -> int | None:
+    place = resolve_path(add.path)
+    if not isinstance(place, RelativeKey):
+        return add.size
+    try:
+        return store.head(place.key).size
+    except ObjectNotFoundError:
+        return None

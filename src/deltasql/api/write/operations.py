@@ -1,17 +1,16 @@
-"""What an operation would commit, planned on one snapshot: actions, read set, note."""
+"""What each operation changes: the actions of delete, restore, alter and partition overwrites."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from typing import TypeAlias
 
 import msgspec
 
-from deltasql.catalog.commit_request import CommitNote
-from deltasql.catalog.file_actions import ACTION_COLUMNS, adds_of, remove_of
-from deltasql.catalog.snapshots import Snapshot
-from deltasql.client.arguments import check_filter
+from deltasql.api.detail import check_filter
+from deltasql.data.partitions import partition_fields
 from deltasql.errors import (
     BadArgumentError,
     BadPredicateError,
@@ -20,18 +19,31 @@ from deltasql.errors import (
     TableStateError,
     UnsupportedFeatureError,
 )
+from deltasql.metastore.commit.request import CommitNote
+from deltasql.metastore.snapshot.file_list import ACTION_COLUMNS, adds_of, remove_of
+from deltasql.metastore.snapshot.snapshot import Snapshot
 from deltasql.protocol import features, properties
-from deltasql.protocol.actions import Action, Add, Metadata, Protocol
-from deltasql.protocol.claim import has_own_timestamps, release_actions
-from deltasql.protocol.columns import check_names, find_field, mapping_mode
+from deltasql.protocol.actions import Action, Add, Metadata, Protocol, file_key
 from deltasql.protocol.conflicts import ReadSet
-from deltasql.protocol.identity import file_key
-from deltasql.protocol.partitioning import physical_partition_columns
+from deltasql.protocol.features import has_own_timestamps, release_actions
 from deltasql.protocol.predicate import Predicate, columns_of
-from deltasql.protocol.predicate_match import answers, partition_facts
-from deltasql.protocol.property_names import FENCE_PROPERTY
-from deltasql.protocol.required_features import missing_features, without_feature_properties
-from deltasql.protocol.schema import StructField, StructType, print_schema
+from deltasql.protocol.predicate.ast import And, Column, InList
+from deltasql.protocol.predicate.prune import answers, partition_facts
+from deltasql.protocol.properties import (
+    FENCE_PROPERTY,
+    missing_features,
+    without_feature_properties,
+)
+from deltasql.protocol.schema.columns import (
+    check_names,
+    find_field,
+    leaves,
+    mapping_mode,
+    physical_name,
+    physical_partition_columns,
+)
+from deltasql.protocol.schema.types import DataType, StructField, StructType, print_schema
+from deltasql.protocol.values import Value, parse_partition_value
 
 # What only a commit that changes the protocol or the columns with it may set.
 _FIXED_PROPERTIES = (
@@ -41,6 +53,8 @@ _FIXED_PROPERTIES = (
     "delta.columnMapping.mode",
     "delta.columnMapping.maxColumnId",
 )
+
+_Place: TypeAlias = tuple[Value | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +288,7 @@ def write_metrics(adds: Sequence[Add]) -> dict[str, str]:
 
 
 def _rows(add: Add) -> int | None:
-    from deltasql.protocol.stats import parse_stats  # noqa: PLC0415 (small, and only here)
+    from deltasql.protocol.stats.parse import parse_stats  # noqa: PLC0415 (small, and only here)
 
     stats = parse_stats(add.stats)
     return stats.num_records if stats else None
@@ -351,3 +365,72 @@ def require_active(snapshot: Snapshot) -> None:
             f"Table {snapshot.table.full_name} is {snapshot.table.state} and takes no commits.",
             table=snapshot.table.full_name,
         )
+
+
+def plan_partition_overwrite(
+    snapshot: Snapshot, adds: Sequence[Add], *, data_change: bool = True, zone: tzinfo = UTC
+) -> Planned:
+    """Plan to replace the files of every partition that has a new one.
+
+    Partitions are compared by their values, not by their spelling; times that name no zone are
+    those of `zone`. A table without partition columns is one partition.
+    """
+    columns = _columns(snapshot)
+    touched = {_place(add, columns, zone) for add in adds} if columns else {()}
+
+    def matches(add: Add) -> bool:
+        return _place(add, columns, zone) in touched
+
+    gone = [add for add in live_adds(snapshot, _around(snapshot, touched, zone)) if matches(add)]
+    parameters = {
+        "mode": "Overwrite",
+        "isDynamicPartitionOverwrite": "true",
+        **partitioning(snapshot),
+    }
+    metrics = write_metrics(adds) | {"numRemovedFiles": str(len(gone))}
+    read = ReadSet(snapshot.version, whole_table=not columns, matches=matches)
+    removes = (remove_of(add, data_change=data_change) for add in gone)
+    return Planned((*adds, *removes), read, CommitNote("WRITE", parameters, metrics))
+
+
+def _around(snapshot: Snapshot, touched: Collection[_Place], zone: tzinfo) -> Predicate | None:
+    """Return a filter that holds in all these partitions, and in few others, for SQL to prune by.
+
+    A column among whose values is a null or one that is not of its type is left out.
+    """
+    mode = mapping_mode(snapshot.metadata.configuration)
+    by_name = {leaf.path: Column.of(leaf, zone) for leaf in leaves(snapshot.schema, mode)}
+    parts: list[Predicate] = []
+    for number, name in enumerate(snapshot.metadata.partition_columns):
+        column = by_name[(name,)]
+        values = {place[number] for place in touched}
+        known = {value for value in values if value is not None and _is_of(column, value)}
+        if len(known) == len(values):
+            parts.append(InList(column, tuple(known)))
+    return And(tuple(parts)) if parts else None
+
+
+def _is_of(column: Column, value: Value) -> bool:
+    """Tell whether a value is one of its column's, and not a text that stands for itself."""
+    return not isinstance(value, str) or column.type.name == "string"
+
+
+def _columns(snapshot: Snapshot) -> list[tuple[str, DataType]]:
+    metadata = snapshot.metadata
+    mode = mapping_mode(metadata.configuration)
+    fields = partition_fields(snapshot.schema, metadata.partition_columns)
+    return [(physical_name(field, mode), field.type) for field in fields]
+
+
+def _place(add: Add, columns: Sequence[tuple[str, DataType]], zone: tzinfo) -> _Place:
+    return tuple(_value(add.partition_values.get(name), kind, zone) for name, kind in columns)
+
+
+def _value(text: str | None, kind: DataType, zone: tzinfo) -> Value | None:
+    """Return a value that is equal for all its spellings; a text that is none stands for itself."""
+    if not text:
+        return None
+    value = parse_partition_value(text, kind, zone)
+    if value is None or value != value:  # noqa: PLR0124 (NaN is its own partition)
+        return text
+    return value

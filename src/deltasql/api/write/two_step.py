@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from deltasql.catalog.repeats import WriteSummary
-from deltasql.catalog.rows import TableRow
-from deltasql.catalog.snapshots import Snapshot
-from deltasql.client.creation import TableSpec
-from deltasql.client.new_table import PlannedTable, create_with, plan_table, recheck
-from deltasql.client.opening import LazySession
-from deltasql.client.repeats import written_before
-from deltasql.client.session import Session
-from deltasql.client.staging import CommitOptions, StagedTable
-from deltasql.client.write_driver import Commit, Pin, write_table
+from deltasql.api.session import LazySession, Session
+from deltasql.api.write.create import PlannedTable, TableSpec, create_with, plan_table, recheck
+from deltasql.api.write.driver import Commit, Pin, write_table, written_before
+from deltasql.api.write.staged_table import CommitOptions, StagedTable
 from deltasql.errors import OwnershipError
+from deltasql.metastore.commit.request import WriteSummary
+from deltasql.metastore.snapshot.snapshot import Snapshot
+from deltasql.metastore.table_row import TableRow
 
 
 @dataclass(frozen=True, slots=True)

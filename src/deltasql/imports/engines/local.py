@@ -1,24 +1,30 @@
-"""Who does the tasks of an import: the port, and the engine that needs no JVM."""
+"""Which engine reads a log: this process, child processes or Spark; and the local one."""
 
 from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Literal, Protocol, Self
 
 from deltasql.cores import usable_cores
-from deltasql.importer.reader_process import ReaderProcess
-from deltasql.importer.tasks import LogReader, Rows, Task
+from deltasql.errors import BadArgumentError
+from deltasql.imports.engines.child_process import ReaderProcess
+from deltasql.imports.read.tasks import LogReader, Rows, Task
 
 # So many tasks are worth the start of processes for them.
 MANY_TASKS = 3
 _MOST_PROCESSES = 4
+
+EngineKind = Literal["auto", "spark", "local"]
+_INSTEAD = (
+    "Spark is not installed here (pip install 'deltasql[spark]'): the import runs in this process."
+)
 
 
 class Engine(Protocol):
@@ -106,3 +112,61 @@ def _in_order(
     finally:
         for future in waiting:
             future.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenEngine:
+    """An engine, and one line about it: why it is not the one to be expected, or where it shows."""
+
+    engine: Engine
+    note: str | None = field(default=None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop what was started for the engine."""
+        self.engine.close()
+
+
+def choose_engine(
+    kind: EngineKind, *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> ChosenEngine:
+    """Return the engine for imports; the caller closes it.
+
+    Whoever names a master or a setting of Spark wants Spark.
+
+    Raises:
+        MissingExtraError: Spark is wanted, and it or Java is missing.
+        BadArgumentError: settings do not fit together.
+        TableImportError: Spark does not start.
+    """
+    wants_spark = kind == "spark" or master is not None or bool(conf)
+    if kind == "local":
+        if wants_spark:
+            raise BadArgumentError(
+                "The local engine has no master and no settings of Spark.",
+                hint="Leave out `master=` and `conf=`, or use `engine='spark'`.",
+            )
+        return ChosenEngine(LocalEngine())
+    from deltasql.spark_runtime.launch import available  # noqa: PLC0415 (the door to an extra)
+
+    if not wants_spark and not available():
+        return ChosenEngine(LocalEngine(), _INSTEAD)
+    return _spark_engine(master, conf or {})
+
+
+def _spark_engine(master: str | None, conf: Mapping[str, str]) -> ChosenEngine:
+    from deltasql.imports.engines.spark import SparkEngine  # noqa: PLC0415 (the door to an extra)
+    from deltasql.spark_runtime.launch import import_session  # noqa: PLC0415
+
+    spark = import_session(master, conf)
+    try:
+        note = f"Spark shows its jobs at {spark.page}." if spark.page else None
+        return ChosenEngine(SparkEngine(spark), note)
+    except BaseException:
+        spark.close()
+        raise

@@ -1,31 +1,171 @@
-"""The import's tasks on Spark, in waves: one is read while the driver loads the one before."""
+"""Reads the tasks of an import on Spark, in waves that fit the driver.
+
+Pure: which tasks of an import run together, so that what they return fits into the driver. Spark
+refuses a job whose results are larger than `spark.driver.maxResultSize`, and holds them in the
+driver until the last one is there. A wave stays below a quarter of that: two of them are in
+memory, one that is loaded and one that is read.
+"""
 
 from __future__ import annotations
 
+import functools
+import pickle
 import uuid
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from deltasql.errors import DeltaSqlError, StorageUnavailableError, TableImportError
-from deltasql.importer.packing import unpack
-from deltasql.importer.tasks import CommitTask, LogReader, Rows, Task
-from deltasql.jobs.causes import first_cause
-from deltasql.jobs.session import ImportSession
-from deltasql.jobs.waves import NumberedTask, ResultLimits, cut_waves
-from deltasql.jobs.work import Failed, ImportWork, Outcome, PackedRows, ResultTooLarge
+from deltasql.imports.engines.child_process import pack, unpack
+from deltasql.imports.read.tasks import CommitTask, LogReader, Rows, Task
+from deltasql.spark_runtime.launch import ImportSession, first_cause
+from deltasql.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+# A wave's size as JSON: its rows are a quarter to three quarters of that when they are packed.
+_WAVE_BYTES = 256 * 1024 * 1024
+_WAVE_SHARE = 4
+_TASKS_PER_CORE = 2
+
+# Pickles and arrays of the JVM end at 2 GiB.
+_MAX_RESULT = 2_000_000_000
+
+# What Spark adds to a result: its own numbers about the task, and some bytes for each block.
+_TASK_OVERHEAD = 16 * 1024
+_RESULT_OVERHEAD = 64
+
 _MAX_RESULT_SIZE = "spark.driver.maxResultSize"
 _DEFAULT_MAX_RESULT_SIZE = "1g"
 _TRIES = 4
+
 # A job that is cancelled before it has begun begins all the same: say it again so soon.
 _LOOK_AGAIN = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class ResultLimits:
+    """The bytes that all tasks of a wave may return together, and that one alone may."""
+
+    wave: int
+    task: int
+
+    @classmethod
+    def of(cls, max_result_size: int) -> ResultLimits:
+        """Return the limits under a `spark.driver.maxResultSize`; 0 is no limit."""
+        overhead = max_result_size // _RESULT_OVERHEAD + _TASK_OVERHEAD
+        task = min(max_result_size - overhead if max_result_size else _MAX_RESULT, _MAX_RESULT)
+        return cls(min(_WAVE_BYTES, max(task, 0) // _WAVE_SHARE), max(task, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedTask:
+    """A task, its number in the import, and how many bytes it may return."""
+
+    number: int
+    task: Task
+    max_bytes: int
+
+
+def cut_waves(
+    tasks: Iterable[Task], cores: Callable[[], int], limits: ResultLimits
+) -> Iterator[list[NumberedTask]]:
+    """Cut tasks into waves, in order; a wave that is over its limit has one task only.
+
+    The first wave is the smallest, because the driver waits for it idly.
+    """
+    wave: list[NumberedTask] = []
+    size, max_tasks = 0, cores()
+    for number, task in enumerate(tasks):
+        task_size = task.size + _TASK_OVERHEAD
+        if wave and (len(wave) >= max_tasks or size + task_size > limits.wave):
+            yield _with_limits(wave, limits)
+            wave, size, max_tasks = [], 0, _TASKS_PER_CORE * cores()
+        wave.append(NumberedTask(number, task, 0))
+        size += task_size
+    if wave:
+        yield _with_limits(wave, limits)
+
+
+def _with_limits(wave: list[NumberedTask], limits: ResultLimits) -> list[NumberedTask]:
+    """Give each task its estimate and an equal part of what is left of the wave's limit."""
+    if len(wave) == 1:
+        return [NumberedTask(wave[0].number, wave[0].task, limits.task)]
+    spare = (limits.wave - sum(each.task.size for each in wave)) // len(wave)
+    return [NumberedTask(each.number, each.task, each.task.size + spare) for each in wave]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRows:
+    """The rows of a task."""
+
+    number: int
+    packed: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultTooLarge:
+    """The rows of a task are there, but are more bytes than it may return."""
+
+    number: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A task that cannot be done, and why: a value, so that the error stays what it is."""
+
+    number: int
+    error: DeltaSqlError
+
+
+Outcome: TypeAlias = PackedRows | ResultTooLarge | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class ImportWork:
+    """Does the tasks of a partition; travels to the workers with what it needs to read.
+
+    `opener` opens the store; it may hold credentials, and shows none of them.
+    """
+
+    reader: LogReader
+    opener: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, reader: LogReader) -> ImportWork:
+        """Return the work with a store that each worker opens for itself."""
+        return cls(replace(reader, open_store=_nothing), pickle.dumps(reader.open_store))
+
+    def __call__(self, tasks: Iterable[NumberedTask]) -> Iterator[Outcome]:
+        """Yield what became of each task."""
+        opener = self.opener
+        reader = replace(self.reader, open_store=lambda: _store(opener))
+        for each in tasks:
+            try:
+                packed = pack(reader(each.task))
+            except DeltaSqlError as error:
+                yield Failed(each.number, error)
+                continue
+            if len(packed) > each.max_bytes:
+                yield ResultTooLarge(each.number, len(packed))
+            else:
+                yield PackedRows(each.number, packed)
+
+
+@functools.lru_cache(maxsize=4)
+def _store(opener: bytes) -> ObjectStore:
+    """Open a store once in a worker's life: the libraries below do not survive a fork."""
+    store: ObjectStore = pickle.loads(opener)()  # noqa: S301 (our own, by way of Spark's closure)
+    return store
+
+
+def _nothing() -> ObjectStore:
+    raise AssertionError("the store is opened in the worker")
 
 
 @dataclass(frozen=True, slots=True)

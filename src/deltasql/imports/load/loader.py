@@ -1,26 +1,36 @@
-"""The driver of an import: segments of whole versions go into the catalog in order."""
+"""Loads the parsed windows of a log into SQL, or appends new ones, and reports progress.
+
+Adopt commits: what a log holds above SQL's newest version becomes SQL's, byte for byte. The
+versions come by the same rows as an import's. A window of many versions that cannot be taken as a
+whole is taken version by version, so that all before the fault are kept.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeAlias
 
-from deltasql.catalog.bulk_load import Segment, StateFiles
-from deltasql.catalog.bulk_rows import VersionWindow
-from deltasql.catalog.database import UniqueViolationError
-from deltasql.catalog.importing import Importing
-from deltasql.catalog.rows import TableRow, TableState
-from deltasql.catalog.segment_fold import ascending
-from deltasql.errors import BadArgumentError, MalformedActionError, UnsupportedFeatureError
-from deltasql.importer.engine import Engine
-from deltasql.importer.ground import ground_row, ground_window
-from deltasql.importer.plan import ImportPlan
-from deltasql.importer.progress import LoadCounts, Observer, Progress
-from deltasql.importer.tasks import (
+from deltasql.database.port import UniqueViolationError
+from deltasql.errors import (
+    BadArgumentError,
+    MalformedActionError,
+    UnsupportedFeatureError,
+    VacuumedError,
+)
+from deltasql.imports.engines.local import Engine
+from deltasql.imports.load.bulk_load import Segment, StateFiles
+from deltasql.imports.load.tables import Importing
+from deltasql.imports.load.window import VersionWindow, ascending
+from deltasql.imports.plan.commit_files import CommitFile, CommitFiles
+from deltasql.imports.plan.import_plan import ImportPlan
+from deltasql.imports.plan.listing import newer_commits
+from deltasql.imports.read.base_checkpoint import ground_row, ground_window
+from deltasql.imports.read.parse import read_window
+from deltasql.imports.read.tasks import (
     CommitTask,
     LogReader,
     Rows,
@@ -29,9 +39,11 @@ from deltasql.importer.tasks import (
     cut_segments,
     cut_tasks,
 )
-from deltasql.importer.witness import Witness
-from deltasql.log.checkpoint_rows import checkpoint_parts
+from deltasql.imports.validate.log_summary import Witness
+from deltasql.log.checkpoint_reader import checkpoint_parts
+from deltasql.metastore.table_row import TableRow, TableState
 from deltasql.protocol.actions import Metadata, Protocol
+from deltasql.protocol.log_names import commit_key
 from deltasql.storage.port import ObjectStore
 
 # What a whole segment may fail by, and most of its windows do not.
@@ -41,6 +53,71 @@ _ONE_BY_ONE = (
     UniqueViolationError,
     BadArgumentError,
 )
+
+# What a window of many versions may be refused for, and most of its versions are not.
+_REFUSED_ONE_BY_ONE = (
+    MalformedActionError,
+    UnsupportedFeatureError,
+    VacuumedError,
+    BadArgumentError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCounts:
+    """What was written to the book."""
+
+    versions: int = 0
+    actions: int = 0
+    adds: int = 0
+    removes: int = 0
+    metadata: int = 0
+    protocols: int = 0
+    txns: int = 0
+    domains: int = 0
+    state_files: int = 0
+    bytes: int = 0
+
+    def plus(self, window: VersionWindow) -> LoadCounts:
+        """Return the counts with those of one more window."""
+        rows = window.versions
+        kinds = [change.kind for _, change in window.changes]
+        return LoadCounts(
+            self.versions + rows.num_rows,
+            self.actions + _sum(rows, "actions"),
+            self.adds + _sum(rows, "adds"),
+            self.removes + _sum(rows, "removes"),
+            self.metadata + kinds.count("metaData"),
+            self.protocols + kinds.count("protocol"),
+            self.txns + window.txns.num_rows,
+            self.domains + window.domains.num_rows,
+            self.state_files,
+            self.bytes + _sum(rows, "payload_bytes"),
+        )
+
+    def plus_state(self, files: int) -> LoadCounts:
+        """Return the counts with so many more files of a checkpoint."""
+        return replace(self, state_files=self.state_files + files)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an import is: `version` of `head`, and what it is doing."""
+
+    step: str
+    version: int
+    first: int
+    head: int
+    counts: LoadCounts
+
+
+Observer: TypeAlias = Callable[[Progress], None]
+
+
+def _sum(rows: object, name: str) -> int:
+    import pyarrow.compute as pc  # noqa: PLC0415 (only an import that runs counts)
+
+    return pc.sum(rows[name]).as_py() or 0  # type: ignore[index]
 
 
 class GroundError(MalformedActionError):
@@ -238,3 +315,42 @@ def hear(rows: Iterator[VersionWindow | StatePart], oldest: int = -1) -> Witness
         else:
             witness.take(each)
     return witness
+
+
+@dataclass(frozen=True, slots=True)
+class LogAdopter:
+    """Adopts commits into tables of one catalog that take commits; see `BulkLoad.adopt`."""
+
+    importing: Importing
+    now_ms: Callable[[], int]
+
+    def adopt(self, row: TableRow, store: ObjectStore, version: int) -> None:
+        """Adopt one version, the next one of the table."""
+        info = store.head(commit_key(version))
+        file = CommitFile(version, info.size, info.modified_ms)
+        self._append(row, read_window(store, [file], lenient=True))
+
+    def adopt_newer(self, row: TableRow, store: ObjectStore) -> int:
+        """Adopt what follows the table's newest version without a gap; return how many versions."""
+        files = CommitFiles.of(newer_commits(store, row.current_version))
+        for task in cut_tasks(files):
+            if not self._append_whole(row, store, task.files):
+                for file in task.files:
+                    self._append(row, read_window(store, [file], lenient=True))
+        return len(files)
+
+    def _append_whole(self, row: TableRow, store: ObjectStore, files: CommitFiles) -> bool:
+        """Adopt versions in one transaction; False if that must be done one by one."""
+        try:
+            window = read_window(store, files, lenient=True)
+            if len(files) > 1 and any(isinstance(one, Metadata) for _, one in window.changes):
+                return False
+            self._append(row, window)
+        except _REFUSED_ONE_BY_ONE:
+            if len(files) == 1:
+                raise
+            return False
+        return True
+
+    def _append(self, row: TableRow, window: VersionWindow) -> None:
+        self.importing.adopt(row.table_id, window, now=self.now_ms())

@@ -12,23 +12,22 @@ from datetime import timedelta
 from threading import Event
 from typing import Any
 
-from deltasql.catalog.bulk_load import BulkLoad, Segment, StateFiles, delete_unfinished
-from deltasql.catalog.bulk_rows import VersionWindow
-from deltasql.catalog.copies import erase_rows
-from deltasql.catalog.database import Database, UniqueViolationError, Work
-from deltasql.catalog.dropping import PURGE
-from deltasql.catalog.forgetting import Forgetting
-from deltasql.catalog.ids import IdBlocks
-from deltasql.catalog.registry import NewTable, insert_table
-from deltasql.catalog.rows import TableRow, TableState, table_row
-from deltasql.catalog.stats_fill import StatsFill
 from deltasql.crash import crash_point
+from deltasql.database.port import Database, UniqueViolationError, Work
 from deltasql.errors import (
     MalformedActionError,
     TableExistsError,
     TableNotFoundError,
     TableStateError,
 )
+from deltasql.imports.load.bulk_load import BulkLoad, Segment, StateFiles, delete_unfinished
+from deltasql.imports.load.stats_fill import StatsFill
+from deltasql.imports.load.window import VersionWindow
+from deltasql.metastore.dropping import PURGE
+from deltasql.metastore.id_blocks import IdBlocks
+from deltasql.metastore.log_state import erase_rows
+from deltasql.metastore.retention import Forgetting
+from deltasql.metastore.table_row import NewTable, TableRow, TableState, insert_table, table_row
 from deltasql.protocol.codec import dump_values
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
-from deltasql.protocol.files import commit_key
+from deltasql.protocol.log_names import commit_key
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,7 +1,10 @@
-"""What an import will read, decided from a listing alone: `ImportPlan`. Pure.
+"""The plan of an import: which versions are read, from which checkpoint, in which tasks.
 
 Every commit that the log retains is history. A checkpoint is the ground of a history whose
 beginning is gone, or, with `checkpoint_only` or `from_version`, of one that is not wanted.
+
+Make a plan from a store: list, plan, and believe in a hole only when it is proven. A listing is
+made page by page while others write and clean up, so one alone proves no absence.
 """
 
 from __future__ import annotations
@@ -12,15 +15,28 @@ from dataclasses import dataclass, field, replace
 from deltasql.errors import (
     BadArgumentError,
     DeltaSqlError,
+    LogGapError,
+    MalformedActionError,
+    ObjectNotFoundError,
     ProtocolError,
+    StorageUnavailableError,
     VersionNotFoundError,
 )
-from deltasql.importer import gaps
-from deltasql.importer.commit_files import CommitFiles, VersionRange
-from deltasql.importer.listing import Checkpoint, LogListing
-from deltasql.importer.plan_warnings import PlanWarning, WarningCode, corrupt_checkpoint
-from deltasql.importer.reach import Reach, Start, find_reach
-from deltasql.protocol.files import LogFile, LogFileKind, commit_key
+from deltasql.imports.plan import reachability
+from deltasql.imports.plan.commit_files import CommitFiles, VersionRange
+from deltasql.imports.plan.listing import (
+    Checkpoint,
+    LogListing,
+    PlanWarning,
+    WarningCode,
+    corrupt_checkpoint,
+    read_listing,
+)
+from deltasql.imports.plan.reachability import Reach, Start, find_reach
+from deltasql.protocol.log_names import LogFile, LogFileKind, commit_key
+from deltasql.storage.port import ObjectStore
+
+_LISTINGS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +202,7 @@ def _choose_from(
 ) -> tuple[Start, ...]:
     """Return the starts to try for a history that begins at a version, the nearest first."""
     if version > reach.head:
-        raise gaps.above_head(version, reach.head, listing.uri)
+        raise reachability.above_head(version, reach.head, listing.uri)
     leading = reach.to_head()
     near = [start for start in leading if start.version <= version]
     if near:
@@ -199,16 +215,16 @@ def _choose_from(
     if begun or not leading:
         longest = max(begun or reach.starts, key=lambda start: start.last, default=None)
         raise _refusal(reach, longest, listing)
-    raise gaps.before_reach(version, leading[0], reach, listing.uri)
+    raise reachability.before_reach(version, leading[0], reach, listing.uri)
 
 
 def _refusal(reach: Reach, start: Start | None, listing: LogListing) -> DeltaSqlError:
     if start is not None and (reach.commits or reach.head == listing.head):
-        return gaps.broken(reach, start, listing.uri)
+        return reachability.broken(reach, start, listing.uri)
     if reach.head < listing.head:
         whole = find_reach(listing.commits, listing.checkpoints, listing.head)
-        return gaps.out_of_reach(reach.head, whole, listing.uri)
-    return gaps.baseless(reach, listing.uri)
+        return reachability.out_of_reach(reach.head, whole, listing.uri)
+    return reachability.baseless(reach, listing.uri)
 
 
 def _remarks(
@@ -252,7 +268,7 @@ def _left_out(
     reach: Reach, first: int, spans: tuple[VersionRange, ...], want: PlanOptions
 ) -> PlanWarning:
     count = sum(len(span) for span in spans)
-    told = f"{gaps.listed(spans)} {'are' if count > 1 else 'is'}"
+    told = f"{reachability.listed(spans)} {'are' if count > 1 else 'is'}"
     key = commit_key(spans[0].first)
     if want.checkpoint_only or first <= (want.from_version or -1):
         first = max(first, want.from_version or 0)
@@ -273,3 +289,35 @@ def _require_version(version: object) -> None:
         return
     if not isinstance(version, int) or isinstance(version, bool) or version < 0:
         raise BadArgumentError(f"There is no version {version!r}: versions count from 0.")
+
+
+def read_plan(store: ObjectStore, options: PlanOptions | None = None) -> ImportPlan:
+    """List a table's log and return what an import of it will read.
+
+    Raises:
+        ObjectNotFoundError: there is no log, or nothing in it that counts.
+        LogGapError, MalformedActionError: a version is missing or empty.
+        VersionNotFoundError: the wanted end cannot be reconstructed.
+        StorageUnavailableError: the log changed under every listing.
+    """
+    want = options or PlanOptions()
+    before: object = None
+    for _ in range(_LISTINGS):
+        try:
+            return plan_listing(read_listing(store), want)
+        except (LogGapError, MalformedActionError) as error:
+            missing = error.context["missing"]
+            if missing == before and isinstance(missing, int) and not _is_there(store, missing):
+                raise
+            before = missing
+    raise StorageUnavailableError(
+        f"The log at {store.uri} changed under every listing of it.",
+        hint="Another program writes or cleans it up now; try again.",
+    )
+
+
+def _is_there(store: ObjectStore, version: int) -> bool:
+    try:
+        return store.head(commit_key(version)).size > 0
+    except ObjectNotFoundError:
+        return False

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from deltasql.catalog.bulk_rows import (
+from deltasql.errors import MalformedActionError
+from deltasql.imports.load.window import (
     ADD_SCHEMA,
     DOMAIN_SCHEMA,
     EVENT_SCHEMA,
@@ -13,15 +14,12 @@ from deltasql.catalog.bulk_rows import (
     VERSION_SCHEMA,
     VersionWindow,
 )
-from deltasql.errors import MalformedActionError
-from deltasql.importer.commit_files import CommitFile
-from deltasql.importer.commit_rows import version_row
-from deltasql.importer.fetch import fetch_in_order
-from deltasql.importer.parse import check_change, table_of
-from deltasql.importer.plan import ImportPlan
-from deltasql.log.checkpoint_rows import read_head
+from deltasql.imports.plan.commit_files import CommitFile
+from deltasql.imports.plan.import_plan import ImportPlan
+from deltasql.imports.read.parse import check_change, fetch_in_order, table_of, version_row
+from deltasql.log.checkpoint_reader import read_head
 from deltasql.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
-from deltasql.protocol.commit_parts import CommitParts, decode_parts
+from deltasql.protocol.codec import CommitParts, decode_parts
 from deltasql.storage.port import ObjectStore
 
 

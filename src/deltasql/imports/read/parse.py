@@ -1,42 +1,155 @@
-"""Read versions in a row from a log, as one window for a bulk load."""
+"""The commits of a task, fetched and parsed into rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from deltasql.catalog.bulk_rows import (
-    DOMAIN_SCHEMA,
-    TXN_SCHEMA,
-    VERSION_SCHEMA,
-    VersionWindow,
+from deltasql.errors import (
+    MalformedActionError,
+    ObjectNotFoundError,
+    SchemaError,
+    SourceChangedError,
 )
-from deltasql.errors import MalformedActionError, SchemaError
-from deltasql.importer.commit_files import CommitFile
-from deltasql.importer.commit_rows import version_row
-from deltasql.importer.fetch import fetch_in_order
-from deltasql.importer.rows import add_rows, check_files, remove_rows
-from deltasql.parity.events import EventCollector
+from deltasql.imports.load.window import DOMAIN_SCHEMA, TXN_SCHEMA, VERSION_SCHEMA, VersionWindow
+from deltasql.imports.plan.commit_files import CommitFile
+from deltasql.imports.read.rows import add_rows, check_files, remove_rows
+from deltasql.imports.validate.file_history import EventCollector
+from deltasql.metastore.commit.encode import TRANSACTION_KEY, compress, log_token
 from deltasql.protocol.actions import (
     Action,
     Add,
+    Cdc,
     CommitInfo,
     DomainMetadata,
     Metadata,
     Protocol,
     Remove,
     Txn,
+    hash_files,
 )
-from deltasql.protocol.commit_parts import decode_parts
+from deltasql.protocol.codec import CommitParts, decode_parts, digest, dump_values
 from deltasql.protocol.features import check_protocol, require_importable
-from deltasql.protocol.identity import hash_files
 from deltasql.protocol.validate import check_metadata, check_vector
 from deltasql.storage.port import ObjectStore
 
+_THREADS = 32
+
+# What is fetched ahead waits in memory.
+_AHEAD_BYTES = 32 * 1024 * 1024
+
+_CHANGING = (Metadata, Protocol, DomainMetadata, Cdc)
+_NO_INFO = CommitInfo()
+_MOST = 2**63
+
 _File = TypeVar("_File", Add, Remove)
+
+_LENIENT = "`lenient=True` accepts a protocol that breaks the letter of the specification."
+_CORRECT = "Let the engine that wrote this metaData write a right one, and import the table then."
+
+
+def fetch_in_order(
+    store: ObjectStore, files: Sequence[CommitFile]
+) -> Iterator[tuple[CommitFile, bytes]]:
+    """Yield each commit with its bytes.
+
+    Raises:
+        SourceChangedError: one is gone, or has another size than was listed.
+    """
+    if len(files) == 1 or store.local_path(files[0].key) is not None:
+        for file in files:
+            yield file, _fetch(store, file)
+        return
+    with ThreadPoolExecutor(min(_THREADS, len(files))) as pool:
+        waiting: deque[tuple[CommitFile, Future[bytes]]] = deque()
+        ahead = 0
+        for file in files:
+            waiting.append((file, pool.submit(_fetch, store, file)))
+            ahead += file.size
+            while waiting and (ahead > _AHEAD_BYTES or len(waiting) > 2 * _THREADS):
+                first, fetched = waiting.popleft()
+                ahead -= first.size
+                yield first, fetched.result()
+        for first, fetched in waiting:
+            yield first, fetched.result()
+
+
+def _fetch(store: ObjectStore, file: CommitFile) -> bytes:
+    try:
+        payload = store.get(file.key)
+    except ObjectNotFoundError as error:
+        raise SourceChangedError(
+            f"Version {file.version} was listed at {store.uri} and is gone.", version=file.version
+        ) from error
+    if len(payload) != file.size:
+        raise SourceChangedError(
+            f"Version {file.version} at {store.uri} has {len(payload)} bytes; it was listed with "
+            f"{file.size}.",
+            version=file.version,
+        )
+    return payload
+
+
+def version_row(file: CommitFile, payload: bytes, parts: CommitParts) -> tuple[Any, ...]:
+    """Return one commit in the columns of VERSION_SCHEMA."""
+    adds, removes, others = parts.adds, parts.removes, parts.others
+    info = next((a for a in others if type(a) is CommitInfo), _NO_INFO)
+    found = digest(payload)
+    return (
+        file.version,
+        file.modified_ms,
+        _text(info.user_name),
+        _text(info.operation) or "UNKNOWN",
+        dump_values(info.operation_parameters) if info.operation_parameters else "{}",
+        dump_values(info.operation_metrics) if info.operation_metrics else "{}",
+        info.in_commit_timestamp,
+        _number(info.read_version),
+        _is_blind(info, parts),
+        _text(info.txn_id) or log_token(file.version, found),
+        _transaction(info),
+        len(adds),
+        len(removes),
+        len(adds) + len(removes) + len(others),
+        _total([add.size for add in adds]),
+        _total([remove.size or 0 for remove in removes]),
+        _text(info.user_metadata),
+        compress(payload),
+        len(payload),
+        found,
+    )
+
+
+def _total(sizes: list[int]) -> int:
+    """Return a sum as far as a database can count."""
+    return max(-_MOST, min(sum(sizes), _MOST - 1))
+
+
+def _is_blind(info: CommitInfo, parts: CommitParts) -> bool:
+    if isinstance(info.is_blind_append, bool):
+        return info.is_blind_append
+    return not parts.removes and not any(isinstance(one, _CHANGING) for one in parts.others)
+
+
+def _transaction(info: CommitInfo) -> str | None:
+    found = (info.extra or {}).get(TRANSACTION_KEY)
+    return found if isinstance(found, str) else None
+
+
+def _text(value: Any) -> str | None:
+    """No database keeps a NUL; what a commit tells of itself is free in form."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else dump_values(value)
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _number(value: Any) -> int | None:
+    return value if type(value) is int and -_MOST <= value < _MOST else None
 
 
 @dataclass(slots=True)
@@ -162,10 +275,6 @@ def _twice_error(
                 )
             seen[key] = verb
     raise AssertionError("every file is named once")
-
-
-_LENIENT = "`lenient=True` accepts a protocol that breaks the letter of the specification."
-_CORRECT = "Let the engine that wrote this metaData write a right one, and import the table then."
 
 
 def check_change(action: Metadata | Protocol, version: int, source: str, *, lenient: bool) -> None:

@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.catalog.bulk_rows import ADD_SCHEMA, REMOVE_SCHEMA
 from deltasql.errors import MalformedActionError
-from deltasql.protocol.actions import Add, DeletionVector, Remove
+from deltasql.imports.load.window import ADD_SCHEMA, REMOVE_SCHEMA
+from deltasql.protocol.actions import Add, DeletionVector, Remove, hash_paths
 from deltasql.protocol.codec import dump_values
-from deltasql.protocol.identity import hash_paths
-from deltasql.protocol.stats import parse_stats
+from deltasql.protocol.stats.parse import parse_stats
 
 _MOST_RECORDS = 2**63
 _FIRST = r'^\{"numRecords":(?P<count>0|[1-9][0-9]{0,17})[,}]'

@@ -8,13 +8,13 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from deltasql.catalog.bulk_rows import ADD_SCHEMA, HASH, REMOVE_SCHEMA, VersionWindow
-from deltasql.importer.commit_files import CommitFiles
-from deltasql.importer.parse import read_window
-from deltasql.importer.rows import check_files
-from deltasql.log.checkpoint_rows import CheckpointPart, StateBatch, read_files
-from deltasql.parity.events import events_of
-from deltasql.protocol.identity import file_hashes
+from deltasql.imports.load.window import ADD_SCHEMA, HASH, REMOVE_SCHEMA, VersionWindow
+from deltasql.imports.plan.commit_files import CommitFiles
+from deltasql.imports.read.parse import read_window
+from deltasql.imports.read.rows import check_files
+from deltasql.imports.validate.file_history import events_of
+from deltasql.log.checkpoint_reader import CheckpointPart, StateBatch, read_files
+from deltasql.protocol.actions import file_hashes
 from deltasql.storage.port import ObjectStore
 
 # A task's rows are in memory as a whole: as JSON they are about so big.

@@ -1,1 +1,4 @@
-"""Is the log equal to SQL? One comparison for checkpoints, `mirror verify` and the import."""
+"""Does SQL mean what the source log says? Compared version by version and file by file.
+
+`imports.job` and the API use it. Start with `validator`.
+"""

@@ -1,26 +1,121 @@
-"""The newest checkpoint of a source: written by somebody else, it may contradict the commits."""
+"""What the source log says by itself, summarized while it is read and read a second time on
+demand.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from deltasql.catalog.snapshots import Snapshot
 from deltasql.errors import MalformedActionError, SchemaError
-from deltasql.importer.listing import Checkpoint
-from deltasql.importer.plan import ImportPlan
-from deltasql.log.checkpoint_rows import checkpoint_parts, read_files, read_head
-from deltasql.parity.differences import Check
-from deltasql.parity.events import Events
-from deltasql.parity.file_hashes import Totals, count_files
+from deltasql.imports.load.window import VersionWindow
+from deltasql.imports.plan.import_plan import ImportPlan
+from deltasql.imports.plan.listing import Checkpoint
+from deltasql.imports.read.tasks import StatePart
+from deltasql.imports.validate.differences import FILE_COLUMNS, Check
+from deltasql.imports.validate.file_history import Events, Totals, count_files, events_of
+from deltasql.log.checkpoint_reader import checkpoint_parts, read_files, read_head
+from deltasql.metastore.snapshot.snapshot import Snapshot
 from deltasql.protocol.actions import Action, DomainMetadata, Metadata, Protocol, Txn
-from deltasql.protocol.schema import parse_schema, print_schema
+from deltasql.protocol.schema.types import parse_schema, print_schema
 from deltasql.storage.port import ObjectStore
+
+_DIGESTS = pa.schema([("version", pa.int64()), ("digest", pa.string())])
 
 # A log whose checkpoints are all corrupt is told so after these.
 _MOST_TRIES = 3
+
+
+@dataclass(slots=True)
+class Rules:
+    """What is in force at a version: protocol, metadata, transactions and domains."""
+
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    txns: dict[str, int] = field(default_factory=dict)
+    domains: dict[str, str] = field(default_factory=dict)
+
+    def take(self, window: VersionWindow, through: int) -> None:
+        """Take the next versions, up to one."""
+        for version, change in window.changes:
+            if version > through:
+                break
+            if isinstance(change, Protocol):
+                self.protocol = change
+            else:
+                self.metadata = change
+        for row in _rows_through(window.txns, through):
+            self.txns[row["app_id"]] = row["txn_version"]
+        for row in _rows_through(window.domains, through):
+            if row["removed"]:
+                self.domains.pop(str(row["domain"]), None)
+            else:
+                self.domains[str(row["domain"])] = str(row["configuration"])
+
+
+@dataclass(slots=True)
+class Witness:
+    """Follows the rows of a log as tasks bring them; knows nothing of how they are folded.
+
+    `rules` are those of the newest version, `rules_at_oldest` those of `oldest`, where the log is
+    read from a version before it.
+    """
+
+    oldest: int = -1
+    rules: Rules = field(default_factory=Rules)
+    rules_at_oldest: Rules = field(default_factory=Rules)
+    versions: int = 0
+    adds: int = 0
+    removes: int = 0
+    began_with_book: bool = False
+    missed_state: bool = False
+    _digests: list[pa.Table] = field(default_factory=list)
+    _events: list[pa.Table] = field(default_factory=list)
+
+    def begin_with(self, snapshot: Snapshot) -> None:
+        """Begin with a version that SQL has already, and that was compared when it came."""
+        self.began_with_book = True
+        self.rules = Rules(
+            snapshot.protocol,
+            snapshot.metadata,
+            {txn.app_id: txn.version for txn in snapshot.txns()},
+            {one.domain: one.configuration for one in snapshot.domains()},
+        )
+        for batch in snapshot.stream_files(FILE_COLUMNS):
+            self._events.append(events_of(pa.Table.from_batches([batch]), snapshot.version))
+
+    def take_state(self, part: StatePart) -> None:
+        """Take a part of the state that a history stands on."""
+        self._events.append(part.events)
+
+    def take(self, window: VersionWindow) -> None:
+        """Take the next versions."""
+        self._events.append(window.events)
+        self.versions += window.versions.num_rows
+        self.adds += sum(window.versions["adds"].to_pylist())
+        self.removes += sum(window.versions["removes"].to_pylist())
+        self._digests.append(window.versions.select(_DIGESTS.names).cast(_DIGESTS))
+        self.rules.take(window, window.last)
+        if window.first <= self.oldest:
+            self.rules_at_oldest.take(window, self.oldest)
+
+    def digests(self, since: int) -> pa.Table:
+        """Return the digests of the versions from one on, in order."""
+        heard = pa.concat_tables([_DIGESTS.empty_table(), *self._digests])
+        return heard.filter(pc.field("version") >= since).sort_by("version")
+
+    def events(self) -> Events:
+        """Return all events, sorted."""
+        return Events(self._events)
+
+
+def _rows_through(rows: pa.Table, version: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = rows.filter(pc.less_equal(rows["version"], version)).to_pylist()
+    return found
 
 
 @dataclass(frozen=True, slots=True)

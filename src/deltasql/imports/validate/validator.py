@@ -1,4 +1,4 @@
-"""Is what SQL has equal to what the log says? Asked after every import, by digests first.
+"""Does SQL mean what the source log says? Every version is compared.
 
 The witness saw the log's own words; the newest checkpoint of the source, where there is one, was
 written by somebody else. Both are compared with what SQL has: the bytes of every commit, the state
@@ -8,40 +8,55 @@ versions.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltasql.catalog.catalog import SqlCatalog
-from deltasql.catalog.file_history import stream_intervals, version_digests
-from deltasql.catalog.rows import TableRow
-from deltasql.importer.plan import ImportPlan
-from deltasql.importer.second_witness import (
-    checkpoint_adds,
-    compare_with_book,
-    hear_checkpoint,
-)
-from deltasql.importer.witness import Rules, Witness
-from deltasql.log.checkpoint_rows import checkpoint_parts, read_files
-from deltasql.parity.differences import Check, FileDifference, Validation, compare_files
-from deltasql.parity.file_maps import (
+from deltasql.errors import BadArgumentError
+from deltasql.imports.engines.local import Engine
+from deltasql.imports.load.loader import GroundError, hear, read_again
+from deltasql.imports.load.tables import Importing
+from deltasql.imports.plan.import_plan import ImportPlan, PlanOptions, read_plan
+from deltasql.imports.read.tasks import LogReader
+from deltasql.imports.validate.differences import (
     FILE_COLUMNS,
+    Check,
+    FileDifference,
     FileKey,
     FileMap,
     FileWords,
+    Validation,
+    compare_files,
     files_of,
     files_of_adds,
     sizes_only,
 )
-from deltasql.parity.intervals import Intervals, read_intervals
-from deltasql.protocol.actions import Metadata, Protocol
-from deltasql.protocol.codec import to_json_object
-from deltasql.protocol.commit_parts import decode_parts
-from deltasql.protocol.identity import path_key
+from deltasql.imports.validate.file_history import (
+    Intervals,
+    read_intervals,
+    stream_intervals,
+    version_digests,
+)
+from deltasql.imports.validate.log_summary import (
+    Rules,
+    Witness,
+    checkpoint_adds,
+    compare_with_book,
+    hear_checkpoint,
+)
+from deltasql.log.checkpoint_reader import checkpoint_parts, read_files
+from deltasql.metastore.registry import SqlCatalog
+from deltasql.metastore.table_row import TableRow, TableState
+from deltasql.protocol.actions import Metadata, Protocol, path_key
+from deltasql.protocol.codec import decode_parts, to_json_object
+from deltasql.runtime.connection import Connection
 from deltasql.storage.port import ObjectStore
 
 _MOST_BORDERS = 1_000
 _MOST_COMMITS = 10
+
+_IMPORTED = (TableState.IMPORTING, TableState.READ_ONLY)
 
 
 def _words(action: Metadata | Protocol | None) -> dict[str, Any] | None:
@@ -169,3 +184,83 @@ class Validator:
                 found.pop(FileKey(path_key(remove.path), remove.dv_id), None)
             found |= files_of_adds(parts.adds)
         return found
+
+
+class Verdict(enum.StrEnum):
+    """What `import_metadata.validation` says."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    ACCEPTED = "accepted"
+    SKIPPED = "skipped"
+
+
+def verdict_of(row: TableRow) -> Verdict | None:
+    """Return what the last comparison of a table said, if there was one."""
+    found = row.properties.get("import_metadata", {}).get("validation")
+    return None if found is None else Verdict(found)
+
+
+def compare(
+    connection: Connection, row: TableRow, plan: ImportPlan, witness: Witness, *, since: int
+) -> Validation:
+    """Compare a table from one version on with what a witness has heard."""
+    return Validator(connection.metastore, row, connection.store_of(row), plan).run(
+        witness, since=since
+    )
+
+
+def remember(connection: Connection, row: TableRow, verdict: Verdict) -> TableRow:
+    """Write a verdict into the book."""
+    notes = {"validation": str(verdict), "validated_version": row.current_version}
+    return Importing.into(connection.metastore.database).note(row.table_id, notes)
+
+
+def validate_table(
+    connection: Connection, name: str, engine: Engine, reader: LogReader, *, accept: bool = False
+) -> Validation:
+    """Read the source of an imported table again, whole, and compare.
+
+    Raises:
+        BadArgumentError: the table is not an import any more; `mirror verify` is for it.
+    """
+    row = connection.metastore.table(name)
+    if row.state not in _IMPORTED:
+        raise BadArgumentError(
+            f"Table {name} is {row.state}; only an imported table is compared with its source.",
+            hint=f"Use `deltasql mirror verify {name}`.",
+        )
+    plan, witness = reread_source(connection.store_of(row), row, engine, reader)
+    outcome = compare(connection, row, plan, witness, since=plan.first)
+    judge(connection, row, outcome, accept=accept)
+    return outcome
+
+
+def reread_source(
+    store: ObjectStore, row: TableRow, engine: Engine, reader: LogReader
+) -> tuple[ImportPlan, Witness]:
+    """Read what a table has of its source by now, from the log alone.
+
+    Raises:
+        MalformedActionError, LogGapError: the log cannot be read any more.
+    """
+    is_cut = row.oldest_version > row.first_version
+    oldest = row.oldest_version if is_cut else None
+    options = PlanOptions(row.current_version, lenient=True, from_version=oldest)
+    plan = read_plan(store, options)
+    while True:
+        try:
+            return plan, hear(read_again(engine, plan, store, reader), oldest or -1)
+        except GroundError as error:
+            plan = plan.without_base(error.message)
+
+
+def _verdict(outcome: Validation, *, accept: bool) -> Verdict:
+    if outcome.is_equal:
+        return Verdict.EQUAL
+    return Verdict.ACCEPTED if accept else Verdict.DIFFERENT
+
+
+def judge(connection: Connection, row: TableRow, outcome: Validation, *, accept: bool) -> TableRow:
+    """Write the outcome of a comparison into the book."""
+    return remember(connection, row, _verdict(outcome, accept=accept))

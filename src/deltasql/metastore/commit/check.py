@@ -1,22 +1,31 @@
-"""Under the lock: may this request take the next version?"""
+"""Under the lock: may this request be committed?"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deltasql.catalog.commit_request import CommitRequest, TableRead
-from deltasql.catalog.database import Work
-from deltasql.catalog.payloads import read_payload
-from deltasql.catalog.rows import LockedTable, TableRow, TableState
-from deltasql.catalog.vacuum_check import check_vacuum
+from deltasql.database.port import BulkWork, Work
 from deltasql.errors import (
     CommitConflictError,
     InvalidCommitError,
     OwnershipError,
     TableStateError,
+    VacuumedError,
 )
-from deltasql.protocol.actions import Action, Add, Metadata, Protocol, Remove, Txn
+from deltasql.metastore.commit.encode import read_payload
+from deltasql.metastore.commit.request import CommitRequest, TableRead
+from deltasql.metastore.leases import write_purpose
+from deltasql.metastore.references import (
+    Place,
+    is_absolute,
+    keys_below,
+    markable_places,
+    paths_of,
+    purged_places,
+)
+from deltasql.metastore.table_row import LockedTable, TableRow, TableState
+from deltasql.protocol.actions import Action, Add, Cdc, Metadata, Protocol, Remove, Txn
 from deltasql.protocol.codec import decode_commit
 from deltasql.protocol.conflicts import Conflict, Winner, find_conflict, is_blind_append
 from deltasql.protocol.features import (
@@ -25,8 +34,8 @@ from deltasql.protocol.features import (
     require_readable,
     require_writable,
 )
-from deltasql.protocol.partitioning import physical_partition_columns
 from deltasql.protocol.properties import read_bool
+from deltasql.protocol.schema.columns import physical_partition_columns
 from deltasql.protocol.validate import check_commit, check_metadata_change
 
 _REFUSALS = {
@@ -37,10 +46,97 @@ _REFUSALS = {
     TableState.DELETED: "it was dropped",
 }
 
-
 # Maximum number of winners that are read while the table is locked and its writers wait.
 _WINNERS_UNDER_LOCK = 64
 WINNERS_AT_ONCE = 256
+
+
+def check_vacuum(work: Work, row: TableRow, request: CommitRequest) -> None:
+    """Refuse what refers to objects that are gone or going.
+
+    Raises:
+        VacuumedError: names the version or the file.
+    """
+    if request.restores is not None:
+        refuse_vacuumed(work, row, request.restores)
+    if request.work_id is not None and not _is_noted(work, request):
+        raise VacuumedError(
+            f"The write to {row.full_name} was not heard of for so long that vacuum may have taken "
+            "its files for leftovers.",
+            hint="Write the rows again.",
+            table=row.full_name,
+        )
+    _check_actions(work, row, request.actions)
+
+
+def _check_actions(work: Work, row: TableRow, actions: Sequence[Action]) -> None:
+    adds = [action for action in actions if isinstance(action, Add)]
+    paths = [path for add in adds for path in paths_of(add.path, add.deletion_vector)]
+    check_paths(work, row, paths, [one.path for one in actions if isinstance(one, Cdc)])
+
+
+def check_paths(
+    work: Work | BulkWork, row: TableRow, paths: Sequence[str], cdc: Sequence[str]
+) -> None:
+    """Refuse files of adds and of change data that are gone or going.
+
+    Raises:
+        VacuumedError: names the file.
+    """
+    place = Place(row.table_id, row.location, row.location_key)
+    if row.is_vacuuming:
+        _refuse_marked(work, place, [*paths, *cdc], own=True)
+    outside = [path for path in paths if is_absolute(path)]
+    if outside:
+        _check_neighbours(work, place, outside)
+
+
+def _is_noted(work: Work, request: CommitRequest) -> bool:
+    purpose = write_purpose(str(request.work_id))
+    return bool(work.rows("open_work", table_id=request.table_id, purpose=purpose))
+
+
+def refuse_vacuumed(work: Work, row: TableRow, version: int) -> None:
+    """Refuse a version whose files vacuum has deleted.
+
+    Raises:
+        VacuumedError: some of them are gone.
+    """
+    count, at = work.rows("vacuumed_of_version", table_id=row.table_id, version=version)[0]
+    if count:
+        raise VacuumedError(
+            f"Version {version} of {row.full_name} cannot be read any more: vacuum deleted "
+            f"{count} of its files.",
+            table=row.full_name,
+            version=version,
+            vacuumed_at=at,
+        )
+
+
+def _check_neighbours(work: Work | BulkWork, place: Place, paths: Sequence[str]) -> None:
+    """A vacuum or a purge of the tables the paths lie in waits for this commit, or is seen."""
+    for other in markable_places(work, place):
+        if any(keys_below((other.location, other.location_key), paths, own=False)):
+            work.rows("share_table", table_id=other.table_id)
+            _refuse_marked(work, other, paths, own=False)
+    for purged in purged_places(work):
+        for key in keys_below((purged.location, purged.location_key), paths, own=False):
+            raise VacuumedError(
+                f"The file {key} at {purged.location} belonged to a table that was purged.",
+                hint="Write the rows again to a new file.",
+                key=key,
+            )
+
+
+def _refuse_marked(work: Work | BulkWork, place: Place, paths: Sequence[str], *, own: bool) -> None:
+    keys = list(keys_below((place.location, place.location_key), paths, own=own))
+    found = work.rows("marked_keys", table_id=place.table_id, keys=keys) if keys else []
+    if found:
+        raise VacuumedError(
+            f"The file {found[0][0]} is being deleted by vacuum.",
+            hint="Write the rows again to a new file.",
+            key=found[0][0],
+        )
 
 
 class FarBehindError(Exception):

@@ -13,45 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from deltasql.catalog.append_call import AppendCalls, LostAppendError
-from deltasql.catalog.append_groups import AppendGroups
-from deltasql.catalog.commit_check import (
-    CheckTerms,
-    FarBehindError,
-    check_ahead,
-    check_read,
-    check_request,
-    check_rules,
-)
-from deltasql.catalog.commit_encode import Stamp, encode_commit
-from deltasql.catalog.commit_request import (
-    CommitRequest,
-    Committed,
-    TableRead,
-    TransactionRequest,
-)
-from deltasql.catalog.commit_rows import (
-    SMALL,
-    VersionPlan,
-    insert_appends,
-    insert_version,
-    partition_text,
-)
-from deltasql.catalog.database import Database, UniqueViolationError, Work
-from deltasql.catalog.definitions import DefinitionCache, TableDefinition, change_indexed_columns
-from deltasql.catalog.ids import IdBlocks
-from deltasql.catalog.objects import is_absolute
-from deltasql.catalog.registry import insert_table
-from deltasql.catalog.repeats import (
-    other_transaction_error,
-    require_same_write,
-    stored_summary,
-)
-from deltasql.catalog.row_ids import number_rows
-from deltasql.catalog.rows import LockedTable, TableState, locked_table, table_row
-from deltasql.catalog.settings_rows import keep_settings
-from deltasql.catalog.stats_index import wanted_columns
 from deltasql.crash import crash_point
+from deltasql.database.port import Database, UniqueViolationError, Work
 from deltasql.errors import (
     CatalogUnavailableError,
     CommitConflictError,
@@ -62,6 +25,48 @@ from deltasql.errors import (
     TableNotFoundError,
     TableStateError,
     UnsupportedFeatureError,
+)
+from deltasql.metastore.commit.append import AppendCalls, AppendGroups, LostAppendError
+from deltasql.metastore.commit.check import (
+    CheckTerms,
+    FarBehindError,
+    check_ahead,
+    check_read,
+    check_request,
+    check_rules,
+)
+from deltasql.metastore.commit.encode import Stamp, encode_commit
+from deltasql.metastore.commit.insert import (
+    SMALL,
+    VersionPlan,
+    insert_appends,
+    insert_version,
+    partition_text,
+)
+from deltasql.metastore.commit.request import (
+    CommitRequest,
+    Committed,
+    TableRead,
+    TransactionRequest,
+    other_transaction_error,
+    require_same_write,
+    stored_summary,
+)
+from deltasql.metastore.id_blocks import IdBlocks, number_rows
+from deltasql.metastore.references import is_absolute
+from deltasql.metastore.snapshot.definition import (
+    DefinitionCache,
+    TableDefinition,
+    change_indexed_columns,
+)
+from deltasql.metastore.stats_index import wanted_columns
+from deltasql.metastore.table_row import (
+    LockedTable,
+    TableState,
+    insert_table,
+    keep_settings,
+    locked_table,
+    table_row,
 )
 from deltasql.protocol.actions import Add, Metadata, Protocol
 from deltasql.protocol.conflicts import is_blind_append

@@ -8,13 +8,12 @@ from typing import Any
 
 import msgspec
 
-from deltasql.catalog.commit_encode import EncodedCommit, compress
-from deltasql.catalog.commit_request import CommitRequest
-from deltasql.catalog.database import Database, Work
-from deltasql.catalog.payloads import insert_chunks
-from deltasql.catalog.stats_index import StatsColumn, index_rows
 from deltasql.crash import crash_point
+from deltasql.database.port import Database, Work
 from deltasql.errors import InvalidCommitError
+from deltasql.metastore.commit.encode import EncodedCommit, compress, insert_chunks
+from deltasql.metastore.commit.request import CommitRequest
+from deltasql.metastore.stats_index import StatsColumn, index_rows
 from deltasql.protocol.actions import (
     Add,
     DeletionVector,
@@ -23,11 +22,11 @@ from deltasql.protocol.actions import (
     Protocol,
     Remove,
     Txn,
+    file_hashes,
 )
 from deltasql.protocol.codec import dump_values, to_json_object
-from deltasql.protocol.columns import Leaf
-from deltasql.protocol.identity import file_hashes
-from deltasql.protocol.stats import FileStats, parse_stats
+from deltasql.protocol.schema.columns import Leaf
+from deltasql.protocol.stats.parse import FileStats, parse_stats
 
 # An append of more files is a transaction of its own.
 SMALL = 50

@@ -12,23 +12,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from deltasql.catalog.commit_check import (
-    WINNERS_AT_ONCE,
-    CheckTerms,
-    check_request,
-    read_winners,
-)
-from deltasql.catalog.commit_encode import Stamp, encode_commit
-from deltasql.catalog.commit_request import CommitNote, CommitRequest
-from deltasql.catalog.commit_rows import VersionPlan, insert_version, partition_text
-from deltasql.catalog.database import Database, Work
-from deltasql.catalog.definitions import DefinitionCache
-from deltasql.catalog.found_commit import FoundCommit
-from deltasql.catalog.ids import IdBlocks
-from deltasql.catalog.objects import is_absolute
-from deltasql.catalog.row_ids import number_rows
-from deltasql.catalog.rows import LockedTable, TableRow, TableState, locked_table
 from deltasql.crash import crash_point
+from deltasql.database.port import Database, Work
 from deltasql.errors import (
     CommitConflictError,
     DeltaSqlError,
@@ -39,12 +24,19 @@ from deltasql.errors import (
     TableStateError,
     VacuumedError,
 )
-from deltasql.protocol.actions import Action, Add, CommitInfo, Remove
+from deltasql.metastore.commit.check import WINNERS_AT_ONCE, CheckTerms, check_request, read_winners
+from deltasql.metastore.commit.encode import FoundCommit, Stamp, encode_commit
+from deltasql.metastore.commit.insert import VersionPlan, insert_version, partition_text
+from deltasql.metastore.commit.request import CommitNote, CommitRequest
+from deltasql.metastore.id_blocks import IdBlocks, number_rows
+from deltasql.metastore.references import is_absolute
+from deltasql.metastore.snapshot.definition import DefinitionCache
+from deltasql.metastore.table_row import LockedTable, TableRow, TableState, locked_table
+from deltasql.protocol.actions import Action, Add, CommitInfo, Remove, file_key, hash_key, path_key
 from deltasql.protocol.codec import digest
-from deltasql.protocol.conflicts import ReadSet
-from deltasql.protocol.identity import file_key, hash_key, path_key
-from deltasql.protocol.recommit import (
+from deltasql.protocol.conflicts import (
     RECOMMITTED_KEY,
+    ReadSet,
     find_obstacle,
     find_own_obstacle,
     says_blind,

@@ -13,12 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltasql.catalog.database import BatchRead
-from deltasql.catalog.file_list import COLUMNS
-from deltasql.catalog.snapshots import Snapshot
+from deltasql.database.port import BatchRead
 from deltasql.errors import VersionNotFoundError
+from deltasql.metastore.snapshot.file_list import COLUMNS
+from deltasql.metastore.snapshot.snapshot import Snapshot
 from deltasql.protocol.actions import Txn
-from deltasql.protocol.checkpoint import ADD_COLUMNS, REMOVE_COLUMNS
+from deltasql.protocol.checkpoint.layout import ADD_COLUMNS, REMOVE_COLUMNS
 from deltasql.protocol.properties import read_interval
 
 _TXN_RETENTION = "delta.setTransactionRetentionDuration"

@@ -1,4 +1,4 @@
-"""The commits of a table one after the other, as one state of the book has them."""
+"""Commits in order, for the change feed, streams and the history."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
-from deltasql.catalog.database import Database, Work
-from deltasql.catalog.payloads import read_payload
-from deltasql.catalog.rows import TableRow, table_row
+import msgspec
+
+from deltasql.database.port import Database, Work
 from deltasql.errors import TableNotFoundError, VacuumedError, VersionNotFoundError
+from deltasql.metastore.commit.encode import read_payload
+from deltasql.metastore.table_row import TableRow, table_row
+from deltasql.protocol.changes import FollowedCommit, followed
 from deltasql.protocol.codec import iter_commit
-from deltasql.protocol.row_changes import FollowedCommit, followed
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +102,36 @@ def open_feed(database: Database, table_id: str) -> Iterator[CommitFeed]:
             raise TableNotFoundError(f"There is no table with the id {table_id}.")
         epoch = int(work.rows("catalog_row")[0][1])
         yield CommitFeed(work, table_row(rows[0]), epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One version in the history of a table."""
+
+    version: int
+    committed_at: int
+    committer: str | None
+    operation: str
+    operation_params: dict[str, str]
+    operation_metrics: dict[str, str]
+    user_metadata: str | None
+    read_version: int | None
+    is_blind_append: bool
+    adds: int
+    removes: int
+    bytes_added: int
+    bytes_removed: int
+    commit_id: str
+    transaction_id: str | None
+    client: str | None
+    origin: str
+    digest: str
+
+
+def history_entry(row: tuple[Any, ...]) -> HistoryEntry:
+    """Return a row of the query `history` as a value."""
+    values = list(row)
+    values[4] = msgspec.json.decode(values[4])
+    values[5] = msgspec.json.decode(values[5])
+    values[8] = bool(values[8])
+    return HistoryEntry(*values)

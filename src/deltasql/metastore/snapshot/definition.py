@@ -6,22 +6,22 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from deltasql.catalog.database import BulkWork, Work
-from deltasql.catalog.rows import TableRow
-from deltasql.catalog.stats_index import (
+from deltasql.database.port import BulkWork, Work
+from deltasql.errors import CatalogCorruptError
+from deltasql.forks import start_afresh_after_fork
+from deltasql.metastore.stats_index import (
     StatsColumn,
     index_kind,
     load_columns,
     plan_columns,
     read_columns,
 )
-from deltasql.errors import CatalogCorruptError
-from deltasql.forks import start_afresh_after_fork
+from deltasql.metastore.table_row import TableRow
 from deltasql.protocol.actions import Action, Metadata, Protocol
 from deltasql.protocol.codec import decode_commit
-from deltasql.protocol.columns import Leaf, leaves, mapping_mode
 from deltasql.protocol.properties import read_bool
-from deltasql.protocol.schema import parse_schema
+from deltasql.protocol.schema.columns import Leaf, leaves, mapping_mode
+from deltasql.protocol.schema.types import parse_schema
 
 _MOST = 10_000
 

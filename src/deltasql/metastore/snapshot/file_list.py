@@ -1,4 +1,4 @@
-"""The files of a table at a version as Arrow, pruned in SQL.
+"""The live files of a version, pruned by filters in SQL, as Arrow tables and as actions.
 
 Partition filters are decided by typed values over the few combinations that exist; ranges of
 columns go to the statistics index. Both may keep too much and never too little. What SQL kept is
@@ -7,18 +7,24 @@ pruned once more by the statistics of each file, unless they could only tell the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from deltasql.catalog.database import Database, PartedQuery, Work
-from deltasql.catalog.reach import MAX_REACHES, least_low
-from deltasql.catalog.stats_index import StatsColumn, load_columns, number_range
+from deltasql.database.port import Database, PartedQuery, Work
 from deltasql.errors import BadArgumentError
-from deltasql.protocol.identity import hash_key
+from deltasql.metastore.stats_index import (
+    MAX_REACHES,
+    StatsColumn,
+    least_low,
+    load_columns,
+    number_range,
+)
+from deltasql.protocol.actions import Add, DeletionVector, Remove, hash_key
+from deltasql.protocol.codec import from_json_object
 from deltasql.protocol.predicate import (
     IndexRange,
     Predicate,
@@ -27,7 +33,22 @@ from deltasql.protocol.predicate import (
     may_match,
     parts_without_range,
 )
-from deltasql.protocol.stats import parse_stats
+from deltasql.protocol.stats.parse import parse_stats
+
+ACTION_COLUMNS = (
+    "path",
+    "size",
+    "modification_time",
+    "partition_values",
+    "stats",
+    "deletion_vector",
+    "tags",
+    "base_row_id",
+    "default_row_commit_version",
+    "clustering_provider",
+    "data_change",
+    "unknown_fields",
+)
 
 _TEXT, _LONG, _BOOL = pa.string(), pa.int64(), pa.bool_()
 COLUMNS: dict[str, pa.DataType] = {
@@ -58,10 +79,68 @@ DEFAULT_COLUMNS = (
     "deletion_vector",
 )
 _VECTORS = frozenset({"dv_id", "deletion_vector"})
+
 # More combinations than this are filtered after the read; a list of them would be slower.
 _MOST_PARTITIONS = 5_000
 _FEW_PARTITIONS = 10
 _KEYS_AT_ONCE = 10_000
+
+
+def adds_of(files: Iterable[pa.RecordBatch]) -> Iterator[Add]:
+    """Yield the adds of a file list that has all of ACTION_COLUMNS, exactly as committed."""
+    for batch in files:
+        for row in batch.to_pylist():
+            yield _add(row)
+
+
+def remove_of(add: Add, *, data_change: bool = True) -> Remove:
+    """Return the remove that ends an add; its time is stamped by the commit."""
+    return Remove(
+        path=add.path,
+        data_change=data_change,
+        extended_file_metadata=True,
+        partition_values=add.partition_values,
+        size=add.size,
+        tags=add.tags,
+        deletion_vector=add.deletion_vector,
+        base_row_id=add.base_row_id,
+        default_row_commit_version=add.default_row_commit_version,
+    )
+
+
+def _add(row: dict[str, Any]) -> Add:
+    return Add(
+        path=row["path"],
+        size=row["size"],
+        modification_time=row["modification_time"],
+        partition_values=msgspec.json.decode(row["partition_values"]),
+        data_change=row["data_change"],
+        stats=row["stats"],
+        tags=_json(row["tags"]),
+        deletion_vector=vector_of(row["deletion_vector"]),
+        base_row_id=row["base_row_id"],
+        default_row_commit_version=row["default_row_commit_version"],
+        clustering_provider=row["clustering_provider"],
+        extra=_json(row["unknown_fields"]),
+    )
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else msgspec.json.decode(text)
+
+
+def vector_of(text: str | None) -> DeletionVector | None:
+    """Return a deletion vector from its JSON; fields that we do not know are kept.
+
+    Raises:
+        MalformedActionError, msgspec.MsgspecError: it is none.
+    """
+    if not text:
+        return None
+    holder = {"path": "-", "dataChange": True, "deletionVector": msgspec.json.decode(text)}
+    action = from_json_object({"remove": holder})
+    assert isinstance(action, Remove)  # noqa: S101 (it is what was just built)
+    return action.deletion_vector
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,22 +7,21 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
-from deltasql.catalog.database import Database, Work
-from deltasql.catalog.definitions import TableDefinition, load_definition
-from deltasql.catalog.rows import TableRow, TableState, table_row
-from deltasql.catalog.vacuum_check import refuse_vacuumed
+from deltasql.database.port import Database, Work
 from deltasql.errors import (
     BadArgumentError,
     TableNotFoundError,
     TableStateError,
     VersionNotFoundError,
 )
+from deltasql.metastore.commit.check import refuse_vacuumed
+from deltasql.metastore.snapshot.definition import TableDefinition, load_definition
+from deltasql.metastore.table_row import TableRow, TableState, table_row
 from deltasql.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
-from deltasql.protocol.columns import mapping_mode
 from deltasql.protocol.features import writer_features
-from deltasql.protocol.partitioning import physical_partition_columns
 from deltasql.protocol.predicate import Predicate, parse_predicate
-from deltasql.protocol.schema import StructType, parse_schema
+from deltasql.protocol.schema.columns import mapping_mode, physical_partition_columns
+from deltasql.protocol.schema.types import StructType, parse_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,7 +83,7 @@ class Snapshot:
             BadPredicateError: the filter cannot be understood.
             VersionNotFoundError: the version was forgotten meanwhile.
         """
-        from deltasql.catalog.file_list import list_files  # noqa: PLC0415 (pyarrow)
+        from deltasql.metastore.snapshot.file_list import list_files  # noqa: PLC0415 (pyarrow)
 
         found = list_files(self.database, self._query(columns, self.predicate(where)))
         self._require_kept()
@@ -110,14 +109,14 @@ class Snapshot:
 
     def stream_files(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield all files in batches, in bounded memory."""
-        from deltasql.catalog.file_list import stream_files  # noqa: PLC0415 (pyarrow)
+        from deltasql.metastore.snapshot.file_list import stream_files  # noqa: PLC0415 (pyarrow)
 
         yield from stream_files(self.database, self._query(columns, None))
         self._require_kept()
 
     def files_named(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
         """Return the files that have one of these path keys."""
-        from deltasql.catalog.file_list import list_named  # noqa: PLC0415 (pyarrow)
+        from deltasql.metastore.snapshot.file_list import list_named  # noqa: PLC0415 (pyarrow)
 
         found = list_named(self.database, self._query(columns, None), keys)
         self._require_kept()
@@ -167,7 +166,7 @@ class Snapshot:
             )
 
     def _query(self, columns: Sequence[str] | None, predicate: Predicate | None) -> FileQuery:
-        from deltasql.catalog.file_list import DEFAULT_COLUMNS, FileQuery  # noqa: PLC0415
+        from deltasql.metastore.snapshot.file_list import DEFAULT_COLUMNS, FileQuery  # noqa: PLC0415
 
         return FileQuery(
             self.table.table_id,
@@ -181,7 +180,7 @@ class Snapshot:
 
 
 if TYPE_CHECKING:
-    from deltasql.catalog.file_list import FileQuery
+    from deltasql.metastore.snapshot.file_list import FileQuery
 
 
 def require_in_catalog(row: TableRow) -> None:

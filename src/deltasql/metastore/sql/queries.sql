@@ -287,70 +287,6 @@ from (
     where table_key = {table_key} and removed_version > :version and added_version <= :version
 ) f
 
--- name: insert_mirror_row
-insert into dl_mirror_status (
-    table_id, version, status, json_written, checkpoint_written, digest, retry_count, updated_at
-) values (:table_id, :version, :status, {false}, {false}, :digest, 0, {time:now})
-
--- name: mirror_row
-select
-    version, status, json_written, checkpoint_written, digest, retry_count, error_message,
-    last_attempt_at, next_attempt_at, updated_at
-from dl_mirror_status where table_id = :table_id and version = :version
-
--- name: mirror_success
-update dl_mirror_status set
-    status = 'SUCCESS', json_written = :json_written, checkpoint_written = :checkpoint_written,
-    error_message = null, last_attempt_at = {time:now}, next_attempt_at = null,
-    updated_at = {time:now},
-    object_size = coalesce(:object_size, object_size), object_tag = coalesce(:object_tag, object_tag)
-where table_id = :table_id and version = :version and digest = coalesce(:digest, digest)
-
--- name: commit_tags
-select v.version, s.object_size, s.object_tag
-from dl_table_versions v
-join dl_mirror_status s
-    on s.table_id = v.table_id and s.version = v.version and s.digest = v.digest
-where v.table_id = :table_id and v.version >= :first and v.version <= :last
-    and s.object_size is not null and s.object_tag is not null
-
--- name: mirror_failure
-update dl_mirror_status set
-    status = :status, error_message = :error_message, retry_count = retry_count + 1,
-    last_attempt_at = {time:now}, next_attempt_at = {time:next_attempt_at},
-    updated_at = {time:now}
-where table_id = :table_id and version = :version and status <> 'SUCCESS'
-returning retry_count
-
--- Bytes that are not this version's move nothing on, and neither does a put for a purged table.
--- name: advance_mirrored_through
-update dl_tables set mirrored_through = :version
-where table_id = :table_id and mirrored_through = :version - 1
-    and not is_purged
-    and exists (
-        select 1 from dl_table_versions v
-        where v.table_id = :table_id and v.version = :version
-            and v.digest = coalesce(:digest, v.digest)
-    )
-returning current_version
-
--- name: mirror_failed_versions
-select version from dl_mirror_status
-where table_id = :table_id and status = 'FAILED' order by version
-
--- name: mirror_ready
-select version, retry_count from dl_mirror_status
-where table_id = :table_id and status <> 'SUCCESS' and retry_count < :max_attempts
-    and (retry_count = 0 or last_attempt_at is null or last_attempt_at <= {time:latest_attempt})
-order by version
-
--- name: oldest_unmirrored
-select min(committed_at) from dl_table_versions
-where table_id = :table_id and version > :mirrored_through
-
--- name: conflict_state
-update dl_tables set state = 'conflict' where table_id = :table_id and state = 'active'
-
 -- name: purge_files
 delete from dl_files where table_key = {table_key}
 
@@ -474,12 +410,6 @@ where table_id = :table_id order by key
 select key, version, kind, size, digest, num_rows, num_adds, object_tag from dl_log_files
 where table_id = :table_id and kind = 'checkpoint' order by version desc limit 1
 
--- name: mark_checkpoint
-update dl_mirror_status set checkpoint_written = {true}, updated_at = {time:now}
-where table_id = :table_id and version = :version
-
--- What a read of a version's files has to know first: how far back the book goes, and whether,
--- up to a limit how often, files of the version have ended since.
 -- name: ended_since
 select t.history_floor, exists (
     select 1 from dl_removed_files f
@@ -556,44 +486,6 @@ on conflict (table_id, version) do update set
     updated_at = excluded.updated_at
 where dl_mirror_status.status <> 'SUCCESS'
 
--- name: advance_mirrored_range
-update dl_tables set mirrored_through = :last
-where table_id = :table_id and mirrored_through >= :first - 1 and mirrored_through < :last
-    and not is_purged
-    and exists (
-        select 1 from dl_table_versions v
-        where v.table_id = :table_id and v.version = :last
-            and v.digest = coalesce(:digest, v.digest)
-    )
-returning current_version
-
--- Table by table, so that only versions that are not mirrored are looked at.
--- name: count_missing_mirror_rows
-select coalesce(sum((
-    select count(*) from dl_table_versions v
-    where v.table_id = t.table_id and v.version > t.mirrored_through and not exists (
-        select 1 from dl_mirror_status s where s.table_id = v.table_id and s.version = v.version
-    )
-)), 0)
-from dl_tables t
-where t.mirrored_through < t.current_version and t.state in ('active', 'detached', 'conflict')
-
--- name: make_missing_mirror_rows
-insert into dl_mirror_status (
-    table_id, version, status, json_written, checkpoint_written, digest, retry_count, updated_at
-)
-select v.table_id, v.version, 'PENDING', {false}, {false}, v.digest, 0, {time:now}
-from dl_tables t
-cross join dl_table_versions v
-where v.table_id = t.table_id and v.version > t.mirrored_through
-    and t.mirrored_through < t.current_version and t.state in ('active', 'detached', 'conflict')
-on conflict (table_id, version) do nothing
-
--- name: reset_retries
-update dl_mirror_status set
-    status = 'PENDING', retry_count = 0, next_attempt_at = null, updated_at = {time:now}
-where table_id = :table_id and status <> 'SUCCESS'
-
 -- name: digests
 select version, digest from dl_table_versions
 where table_id = :table_id and version >= :first and version <= :last
@@ -608,50 +500,17 @@ update dl_catalog set epoch = epoch + 1 returning epoch
 -- name: new_epoch_of_tables
 update dl_tables set epoch = (select c.epoch from dl_catalog c)
 
--- name: forget_mirror
-update dl_tables set mirrored_through = log_floor - 1 where table_id = :table_id
-
--- name: forget_log_files
-delete from dl_log_files where table_id = :table_id
-
--- name: forget_mirror_rows
-update dl_mirror_status set
-    status = 'PENDING', json_written = {false}, checkpoint_written = {false}, retry_count = 0,
-    next_attempt_at = null, updated_at = {time:now}, object_size = null, object_tag = null
-where table_id = :table_id
-
 -- name: raise_log_floor
 update dl_tables set log_floor = :floor
 where table_id = :table_id and log_floor < :floor and mirrored_through >= :floor
 
--- name: forget_files_below
-delete from dl_log_files where table_id = :table_id and version < :floor
-
--- Vacuum. `gone_through` is the newest version that ended files may go with.
 -- name: first_version_since
 select min(version) from dl_table_versions where table_id = :table_id and committed_at >= :cutoff
-
--- name: kept_ended_files
-select path, deletion_vector from dl_removed_files
-where table_key = {table_key} and removed_version > :gone_through and removed_version <= :version
-
--- name: ended_files_to_vacuum
-select file_id, path, deletion_vector, size from dl_removed_files
-where table_key = {table_key} and removed_version <= :gone_through and vacuumed_at is null
 
 -- name: all_paths
 select path, deletion_vector from dl_files where table_key = {table_key}
 union all
 select path, deletion_vector from dl_removed_files where table_key = {table_key}
-
--- name: files_since
-select path, deletion_vector from dl_files where table_key = {table_key} and added_version > :version
-union all
-select path, deletion_vector from dl_removed_files
-where table_key = {table_key} and removed_version > :version and added_version > :version
-
--- name: set_vacuuming
-update dl_tables set is_vacuuming = {true} where table_id = :table_id
 
 -- name: set_purged
 update dl_tables set is_purged = {true} where table_id = :table_id
@@ -660,9 +519,6 @@ update dl_tables set is_purged = {true} where table_id = :table_id
 update dl_tables set is_vacuuming = {false}
 where table_id = :table_id
     and not exists (select 1 from dl_vacuum_marks m where m.table_id = :table_id)
-
--- name: vacuum_marks
-select key from dl_vacuum_marks where table_id = :table_id order by key limit :most
 
 -- name: vacuumed_of_version
 select count(*), max(vacuumed_at) from dl_removed_files
@@ -705,13 +561,6 @@ select holder from dl_leases where table_id = :table_id and purpose = :purpose
 -- name: end_open_work
 delete from dl_leases where table_id = :table_id and purpose = :purpose
 
--- name: forget_open_work
-delete from dl_leases where started_at is not null and expires_at < {time:now}
-
--- name: oldest_open_work
-select min(started_at) from dl_leases where table_id = :table_id and expires_at >= {time:now}
-
--- Retention of the book. Of what changes seldom, the newest row at or below the floor stays.
 -- name: oldest_version_row
 select min(version) from dl_table_versions where table_id = :table_id
 
@@ -770,25 +619,3 @@ where table_id = :table_id and version < (
     select max(a.version) from dl_txn_actions a
     where a.table_id = :table_id and a.version <= :floor and a.app_id = dl_txn_actions.app_id
 )
-
--- name: verifications
-select table_id, verify_started_at, verified_at, verified_version, findings, verify_runs
-from dl_tables
-where verify_started_at is not null
-
--- name: verification
-select table_id, verify_started_at, verified_at, verified_version, findings, verify_runs
-from dl_tables
-where table_id = :table_id and verify_started_at is not null
-
--- name: begin_verification
-update dl_tables set verify_started_at = {time:now}
-where table_id = :table_id and state not in ('deleted', 'detached')
-
--- A table that was given back to others meanwhile is theirs to verify, and a worker has no right to
--- change its row.
--- name: end_verification
-update dl_tables set
-    verified_at = {time:now}, verified_version = :version, findings = :findings,
-    verify_runs = verify_runs + 1
-where table_id = :table_id and state not in ('deleted', 'detached')

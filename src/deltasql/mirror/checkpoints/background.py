@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from deltasql.catalog.rows import TableRow
 from deltasql.events import CheckpointFailed, Sink, discard
 from deltasql.forks import start_afresh_after_fork
-from deltasql.mirror.backoff import Backoff
-from deltasql.mirror.checkpoints import Checkpointer
-from deltasql.mirror.rate import Rate
-from deltasql.protocol.files import checkpoint_path
+from deltasql.metastore.table_row import TableRow
+from deltasql.mirror.checkpoints.write import Checkpointer
+from deltasql.mirror.engine import Backoff
+from deltasql.mirror.worker.limits import Rate
+from deltasql.protocol.log_names import checkpoint_path
 
 _REST = 10.0
 _CLOSE_FOR_S = 30.0

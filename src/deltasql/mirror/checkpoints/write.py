@@ -1,4 +1,4 @@
-"""When a checkpoint is due, and how it comes about: spooled, verified, put, recorded, hinted.
+"""Checkpoints written from SQL, checked before others see them.
 
 One worker per table, under a lease. A checkpoint that fails is tried again later and never holds
 a commit back: the table can be read without it.
@@ -6,31 +6,61 @@ a commit back: the table can be read without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deltasql.catalog.copies import is_own_log
-from deltasql.catalog.leases import Lease
-from deltasql.catalog.log_files import RecordedFile
-from deltasql.catalog.rows import TableRow
+import pyarrow as pa
+
 from deltasql.crash import crash_point
+from deltasql.data.read_ahead import in_order
 from deltasql.errors import CheckpointError
 from deltasql.events import CheckpointWritten
-from deltasql.protocol.files import LAST_CHECKPOINT
-from deltasql.protocol.last_checkpoint import LastCheckpoint
+from deltasql.log.checkpoint_writer import cut
+from deltasql.metastore.leases import Lease
+from deltasql.metastore.log_state import RecordedFile, is_own_log
+from deltasql.metastore.snapshot.checkpoint_source import CheckpointSource
+from deltasql.metastore.table_row import TableRow
+from deltasql.mirror.checkpoints.check import WrittenRows
+from deltasql.protocol.checkpoint.layout import CheckpointShape
+from deltasql.protocol.log_names import LAST_CHECKPOINT, LastCheckpoint
 from deltasql.runtime.connection import Connection
 from deltasql.sinks import span
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from deltasql.log.checkpoint_writer import CheckpointFile, CheckpointWriter
 
-    from deltasql.catalog.checkpoint_source import CheckpointSource
-    from deltasql.log.checkpoint import CheckpointFile, CheckpointWriter
+Piece = tuple[str, pa.RecordBatch]
 
 PURPOSE = "checkpoint"
+
+
+def checkpoint_rows(
+    source: CheckpointSource, shape: CheckpointShape, written: WrittenRows
+) -> Generator[pa.Table, None, None]:
+    """Yield all rows in their order, and note in `written` what SQL gave before it was shaped."""
+    snapshot = source.snapshot
+    head = shape.head(snapshot.protocol, snapshot.metadata, source.txns(), snapshot.domains())
+    written.skip(head.num_rows)
+    yield head
+    into = {"add": shape.adds, "remove": shape.removes}
+    read = partial(_files, source, head.num_rows, written)
+    with closing(in_order([read], threads=1)) as pieces:
+        for kind, files in pieces:
+            yield into[kind](files)
+
+
+def _files(source: CheckpointSource, before: int, written: WrittenRows) -> Iterator[Piece]:
+    done = before
+    with source.read() as read:
+        for kind, batches in (("add", read.adds()), ("remove", read.removes())):
+            for piece in cut(batches, rows=written.group_rows, after=done):
+                written.take(kind, piece)
+                yield kind, piece
+                done += piece.num_rows
 
 
 @dataclass(slots=True)
@@ -78,7 +108,7 @@ class Checkpointer:
 
     def settle_hint(self, row: TableRow) -> None:
         """Let `_last_checkpoint` name the newest checkpoint that is recorded, if it lags."""
-        from deltasql.log.checkpoint import CheckpointWriter  # noqa: PLC0415 (pyarrow)
+        from deltasql.log.checkpoint_writer import CheckpointWriter  # noqa: PLC0415 (pyarrow)
 
         newest = self.connection.log_files.newest_checkpoint(row.table_id)
         if newest is not None and is_own_log(row):
@@ -86,7 +116,7 @@ class Checkpointer:
 
     def hint_again(self, row: TableRow) -> None:
         """Let `_last_checkpoint` name the newest checkpoint that is recorded, or be gone."""
-        from deltasql.log.checkpoint import CheckpointWriter  # noqa: PLC0415 (pyarrow)
+        from deltasql.log.checkpoint_writer import CheckpointWriter  # noqa: PLC0415 (pyarrow)
 
         store = self.connection.store_of(row)
         newest = self.connection.log_files.newest_checkpoint(row.table_id)
@@ -98,12 +128,10 @@ class Checkpointer:
     def _write(
         self, row: TableRow, version: int, lease: Lease, codec: str, *, replace: bool
     ) -> RecordedFile:
-        from deltasql.catalog.checkpoint_source import CheckpointSource  # noqa: PLC0415 (pyarrow)
-        from deltasql.log.checkpoint import CheckpointWriter  # noqa: PLC0415 (pyarrow)
-        from deltasql.mirror.checkpoint_rows import checkpoint_rows  # noqa: PLC0415 (pyarrow)
-        from deltasql.parity.checkpoints import require_written  # noqa: PLC0415 (pyarrow)
-        from deltasql.parity.row_digests import WrittenRows  # noqa: PLC0415 (pyarrow)
-        from deltasql.protocol.checkpoint import CheckpointShape  # noqa: PLC0415 (pyarrow)
+        from deltasql.log.checkpoint_writer import CheckpointWriter  # noqa: PLC0415 (pyarrow)
+        from deltasql.metastore.snapshot.checkpoint_source import CheckpointSource  # noqa: PLC0415 (pyarrow)
+        from deltasql.mirror.checkpoints.check import WrittenRows, require_written  # noqa: PLC0415 (pyarrow)
+        from deltasql.protocol.checkpoint.layout import CheckpointShape  # noqa: PLC0415 (pyarrow)
 
         started = self.connection.clock.monotonic()
         store = self.connection.store_of(row)
@@ -142,7 +170,7 @@ class Checkpointer:
         *,
         replace: bool,
     ) -> RecordedFile:
-        from deltasql.parity.checkpoints import require_equal  # noqa: PLC0415 (pyarrow)
+        from deltasql.mirror.checkpoints.check import require_equal  # noqa: PLC0415 (pyarrow)
 
         file, path = spooled
         self.connection.leases.renew(lease)

@@ -1,4 +1,4 @@
-"""The logs are compared with SQL now and then: one table after the other, spread over a while.
+"""Verify every table once in a while, spread evenly, by one worker at a time.
 
 Every `interval` each table has its turn, so of n tables one begins every n-th of it. What is
 behind, or lies in a store that is down, waits. Several workers take turns by what SQL knows.
@@ -14,11 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from deltasql.alerts import AlertDesk
-from deltasql.catalog.leases import Lease, Leases
-from deltasql.catalog.object_tags import ObjectTags
-from deltasql.catalog.rows import TableRow, TableState
-from deltasql.catalog.verifications import Verification, Verifications
+from deltasql.database.port import Database, Work
 from deltasql.errors import DeltaSqlError
 from deltasql.events import (
     FindingsCounted,
@@ -28,15 +24,83 @@ from deltasql.events import (
     Sink,
     discard,
 )
-from deltasql.mirror.alerting import DIFFERS, differs_alert
-from deltasql.parity.log import Effort, Finding
-from deltasql.parity.tag_check import TagCheck
+from deltasql.metastore.leases import Lease, Leases
+from deltasql.metastore.table_row import TableRow, TableState
+from deltasql.mirror.compare import Effort, Finding
+from deltasql.mirror.object_tags import ObjectTags, TagCheck
+from deltasql.mirror.worker.alerts import DIFFERS, AlertDesk, differs_alert
 
 PURPOSE = "verify"
 _LONGEST_PAUSE_S = 30.0
 _SHORTEST_PAUSE_S = 0.1
+
 # One reads while another waits for the store: the commits' own puts come first.
 _WORKERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The last comparison that was begun, and the end of the last one that came to one.
+
+    `runs` is how many came to an end.
+    """
+
+    table_id: str
+    started_at: int
+    verified_at: int | None
+    version: int | None
+    findings: int | None
+    runs: int = 0
+
+
+class Verifications:
+    """The comparisons of a catalog's tables; by the database's clock."""
+
+    def __init__(self, database: Database, leases: Leases) -> None:
+        self._database = database
+        self._leases = leases
+
+    def all(self) -> tuple[int, dict[str, Verification]]:
+        """Return the time and what is known of each table."""
+        with self._database.read() as work:
+            rows = work.rows("verifications")
+            return work.now_ms(), {row[0]: Verification(*row) for row in rows}
+
+    def find(self, table_id: str) -> Verification | None:
+        """Return what is known of a table."""
+        rows = self._database.rows("verification", table_id=table_id)
+        return Verification(*rows[0]) if rows else None
+
+    def begin(self, lease: Lease) -> None:
+        """Write down that a comparison has begun.
+
+        Raises:
+            LeaseLostError: it is another worker's turn.
+        """
+        with self._database.write() as work:
+            self._require(work, lease)
+            work.run("begin_verification", table_id=lease.table_id, now=work.now_ms())
+
+    def end(self, lease: Lease, version: int, findings: int) -> None:
+        """Write down what a comparison has found in the log up to a version.
+
+        Raises:
+            LeaseLostError: another worker has taken over.
+        """
+        with self._database.write() as work:
+            self._require(work, lease)
+            work.run(
+                "end_verification",
+                table_id=lease.table_id,
+                version=version,
+                findings=findings,
+                now=work.now_ms(),
+            )
+
+    def _require(self, work: Work, lease: Lease) -> None:
+        """Lock the table's row, then the lease: a drop takes them in this order too."""
+        work.rows("lock_table", table_id=lease.table_id)
+        self._leases.require(work, lease)
 
 
 class _StoppedError(Exception):

@@ -1,4 +1,4 @@
-"""MirrorReconciler: whatever failed or was left behind reaches the log, without a hand.
+"""The worker: it keeps the logs of all tables up with SQL until it is stopped.
 
 It asks SQL which tables are behind, drains each of them in order, several tables at once, and
 looks over all tables now and then: rows that are missing, checkpoints that are due, lag and alerts.
@@ -20,41 +20,67 @@ from datetime import timedelta
 
 import msgspec
 
-from deltasql.alerts import AlertDesk
-from deltasql.catalog.mirror_status import Behind, MirrorStatusTracker
-from deltasql.catalog.rows import TableRow, TableState
 from deltasql.clock import now_ms
 from deltasql.errors import CatalogUnavailableError, ConfigError, DeltaSqlError, is_passing
 from deltasql.events import ReconcilerTroubled, Sink, discard
-from deltasql.mirror.alerting import (
+from deltasql.metastore.table_row import TableRow, TableState
+from deltasql.mirror.checkpoints.background import BackgroundCheckpoints
+from deltasql.mirror.engine import BATCH_VERSIONS, Backoff, Mirrored, MirrorEngine, MirrorResult
+from deltasql.mirror.queue import Behind, MirrorStatusTracker
+from deltasql.mirror.worker.alerts import (
     DATABASE,
     FAILURE,
     STUCK,
+    AlertDesk,
+    Sweep,
     conflict_alert,
     database_alert,
     failure_alert,
     lag_alert,
+    lag_of,
     stuck_alert,
+    swept,
+    tell_caught_up,
 )
-from deltasql.mirror.background import BackgroundCheckpoints
-from deltasql.mirror.backoff import Backoff
-from deltasql.mirror.breaker import Breakers, store_of
-from deltasql.mirror.config import ReconciliationConfig
-from deltasql.mirror.engine import BATCH_VERSIONS, Mirrored, MirrorEngine, MirrorResult
-from deltasql.mirror.rate import Rate
-from deltasql.mirror.slots import SPARE, Slots
-from deltasql.mirror.store_watch import StoreWatch
-from deltasql.mirror.sweep import Sweep, lag_of, swept, tell_caught_up
-from deltasql.mirror.verifying import PeriodicVerify
-from deltasql.mirror.wakes import Wakes
-from deltasql.protocol.files import commit_key
-from deltasql.settings import Settings
+from deltasql.mirror.worker.limits import SPARE, Breakers, Rate, Slots, Wakes, store_of
+from deltasql.mirror.worker.periodic_verify import PeriodicVerify
+from deltasql.mirror.worker.store_watch import StoreWatch
+from deltasql.protocol.log_names import commit_key
+from deltasql.settings import MirrorSettings, Settings
 from deltasql.sinks import span
 
 # Longer than writers rest between two hints: in a stream of commits none of them is waited for.
 _HOT_S = 2.0
 _HOT_POLL_S = 0.1
 _logger = logging.getLogger("deltasql.mirror")
+
+
+@dataclass(frozen=True, slots=True)
+class ReconciliationConfig:
+    """How a reconciler works; the defaults are those of the settings."""
+
+    interval: timedelta = timedelta(seconds=30)
+    max_attempts: int = 5
+    retry_backoff_base: timedelta = timedelta(seconds=1)
+    retry_backoff_max: timedelta = timedelta(seconds=60)
+    lag_warn_threshold: timedelta = timedelta(seconds=60)
+    lag_alert_threshold: timedelta = timedelta(seconds=300)
+    max_concurrency: int = 10
+    poll: timedelta = timedelta(seconds=1)
+    slice: timedelta = timedelta(seconds=5)
+
+    @classmethod
+    def of(cls, settings: MirrorSettings) -> ReconciliationConfig:
+        """Return what the settings ask for."""
+        return cls(
+            settings.reconcile_interval,
+            settings.max_retry_attempts,
+            settings.retry_backoff_base,
+            settings.retry_backoff_max,
+            settings.lag_warn_threshold,
+            settings.lag_alert_threshold,
+            settings.max_concurrency,
+        )
 
 
 @dataclass(slots=True)

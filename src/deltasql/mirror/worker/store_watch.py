@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 
-from deltasql.alerts import AlertDesk
-from deltasql.catalog.rows import TableRow
 from deltasql.errors import (
     DeltaSqlError,
     ObjectNotFoundError,
@@ -26,9 +24,10 @@ from deltasql.errors import (
     StorageUnavailableError,
 )
 from deltasql.events import Sink, StoreProbed, StoreUnavailable
-from deltasql.log.owner import OWNER_KEY
-from deltasql.mirror.alerting import STORE, store_alert
-from deltasql.mirror.breaker import Breakers, store_of
+from deltasql.log.owner_marker import OWNER_KEY
+from deltasql.metastore.table_row import TableRow
+from deltasql.mirror.worker.alerts import STORE, AlertDesk, store_alert
+from deltasql.mirror.worker.limits import Breakers, store_of
 from deltasql.storage.port import ObjectStore
 
 _AT_ONCE = 4

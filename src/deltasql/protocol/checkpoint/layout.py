@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from deltasql.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
-from deltasql.protocol.checkpoint_parsed import ParsedColumns
+from deltasql.protocol.checkpoint.parsed_columns import ParsedColumns
 from deltasql.protocol.features import writer_features
 from deltasql.protocol.properties import read_bool
 

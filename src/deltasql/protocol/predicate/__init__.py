@@ -2,13 +2,15 @@
 
 `parse_predicate` gives a frozen value; `may_match` and `index_ranges` prune files with it, keeping
 too much rather than too little; `to_arrow` decides rows exactly.
+
+Every package may import it. Start with `ast`; `parser` reads a filter's text, `prune` skips files.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.protocol.predicate_ast import (
+from deltasql.protocol.predicate.ast import (
     And,
     Column,
     ColumnComparison,
@@ -22,9 +24,14 @@ from deltasql.protocol.predicate_ast import (
     Predicate,
     columns_of,
 )
-from deltasql.protocol.predicate_match import may_match, surely_holds
-from deltasql.protocol.predicate_parse import parse_predicate
-from deltasql.protocol.predicate_ranges import IndexRange, index_ranges, parts_without_range
+from deltasql.protocol.predicate.parser import parse_predicate
+from deltasql.protocol.predicate.prune import (
+    IndexRange,
+    index_ranges,
+    may_match,
+    parts_without_range,
+    surely_holds,
+)
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -53,9 +60,7 @@ __all__ = [
 
 
 def to_arrow(predicate: Predicate) -> pc.Expression:
-    """Return the filter as an Arrow expression over logical names; see `predicate_arrow`."""
-    from deltasql.protocol.predicate_arrow import (  # noqa: PLC0415 (pruning needs no pyarrow)
-        to_arrow as convert,
-    )
+    """Return the filter as an Arrow expression over logical names; see `arrow_filter`."""
+    from deltasql.protocol.predicate.arrow_filter import to_arrow as convert  # noqa: PLC0415 (pruning needs no pyarrow)
 
     return convert(predicate)

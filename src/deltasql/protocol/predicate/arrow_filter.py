@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.protocol.arrow_schema import to_arrow_type
-from deltasql.protocol.predicate_ast import (
+from deltasql.protocol.predicate.ast import (
     And,
     Column,
     ColumnComparison,
@@ -24,6 +23,7 @@ from deltasql.protocol.predicate_ast import (
     Or,
     Predicate,
 )
+from deltasql.protocol.schema.arrow import to_arrow_type
 from deltasql.protocol.values import FLOATS, is_nan
 
 _FALSE = pc.scalar(pa.scalar(False))

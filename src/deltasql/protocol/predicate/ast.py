@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Literal, TypeAlias
 
-from deltasql.protocol.columns import Leaf
+from deltasql.protocol.schema.columns import Leaf
 from deltasql.protocol.values import Value
 
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "<=>"]

@@ -1,4 +1,5 @@
-"""What a table's columns mean: physical names, leaves, lookups, and the markers in their metadata.
+"""What a table's columns mean: physical names, leaves, partitions, and the markers in their
+metadata.
 
 Everything here is a function of the schema and the table's configuration; nothing reads data.
 """
@@ -10,7 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from deltasql.errors import SchemaError
-from deltasql.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltasql.protocol.actions import Metadata
+from deltasql.protocol.schema.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    parse_schema,
+)
 
 MappingMode: TypeAlias = Literal["none", "name", "id"]
 
@@ -23,6 +32,7 @@ DEFAULT = "CURRENT_DEFAULT"
 CONSTRAINT_PREFIX = "delta.constraints."
 TYPE_CHANGES = "delta.typeChanges"
 _IDENTITY = "delta.identity."
+
 # Parquet readers of old could not take these in a name; Delta refuses them without column mapping.
 _AWKWARD = frozenset(" ,;{}()\n\t=")
 
@@ -246,3 +256,90 @@ def invariant(field: StructField) -> str | None:
     """Return the SQL expression that the column's values must satisfy, if there is one."""
     text = field.metadata.get(INVARIANTS)
     return text if isinstance(text, str) else None
+
+
+def partition_fields(metadata: Metadata) -> list[StructField]:
+    """Return the fields a table is partitioned by, in their order."""
+    if not metadata.partition_columns:
+        return []
+    schema = parse_schema(metadata.schema_string)
+    found = [find_field(schema, name) for name in metadata.partition_columns]
+    return [field for field in found if field is not None]
+
+
+def physical_partition_columns(metadata: Metadata) -> list[str]:
+    """Return the names under which files carry their partition values."""
+    mode = mapping_mode(metadata.configuration)
+    return [physical_name(field, mode) for field in partition_fields(metadata)]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSchema:
+    """The columns that a reader has settled on, and how they are found in files."""
+
+    schema: StructType
+    partition_columns: tuple[str, ...]
+    mode: MappingMode
+
+    @classmethod
+    def of(cls, metadata: Metadata) -> ReadSchema:
+        """Return the columns as a table's metadata tells them."""
+        mode = mapping_mode(metadata.configuration)
+        columns = tuple(metadata.partition_columns)
+        return cls(parse_schema(metadata.schema_string), columns, mode)
+
+    def misfit(self, written: ReadSchema) -> str | None:
+        """Return what rows of another schema would lose if they were read by this one.
+
+        A column that they lack is null, which is right; one that the reader lacks would be lost,
+        and one of another name, type or place would be read wrongly.
+        """
+        if written.partition_columns != self.partition_columns:
+            return "the table is partitioned otherwise"
+        return _misfit(written.schema, written.mode, self.schema, self.mode, "")
+
+
+def _misfit(
+    written: StructType, written_mode: MappingMode, read: StructType, mode: MappingMode, place: str
+) -> str | None:
+    for one in written.fields:
+        name = f"{place}{one.name}"
+        other = find_field(read, one.name)
+        if other is None:
+            return f"the column {name} is not known to the reader"
+        if physical_name(one, written_mode) != physical_name(other, mode):
+            return f"the column {name} was made anew"
+        if one.nullable and not other.nullable:
+            return f"the column {name} may be null"
+        found = _kinds(one.type, written_mode, other.type, mode, name)
+        if found is not None:
+            return found
+    added = [one.name for one in read.fields if find_field(written, one.name) is None]
+    late = [name for name in added if not _nullable(read, name)]
+    return f"the column {place}{late[0]} may not be null and is missing" if late else None
+
+
+def _nullable(schema: StructType, name: str) -> bool:
+    found = find_field(schema, name)
+    return found is None or found.nullable
+
+
+def _kinds(
+    written: DataType, written_mode: MappingMode, read: DataType, mode: MappingMode, name: str
+) -> str | None:
+    match written, read:
+        case StructType(), StructType():
+            return _misfit(written, written_mode, read, mode, f"{name}.")
+        case ArrayType(), ArrayType():
+            loose = written.contains_null and not read.contains_null
+            below = [(written.element, read.element, "element")]
+        case MapType(), MapType():
+            loose = written.value_contains_null and not read.value_contains_null
+            below = [(written.key, read.key, "key"), (written.value, read.value, "value")]
+        case _:
+            same = written == read
+            return None if same else f"the column {name} is of type {written.name}, not {read.name}"
+    if loose:
+        return f"{below[-1][2]}s of {name} may be null"
+    found = (_kinds(one, written_mode, two, mode, f"{name}.{what}") for one, two, what in below)
+    return next((one for one in found if one is not None), None)

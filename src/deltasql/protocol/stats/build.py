@@ -14,8 +14,8 @@ from decimal import Decimal as Number
 from typing import Any
 
 from deltasql.errors import ConfigError
-from deltasql.protocol.columns import Leaf, MappingMode, leaves
-from deltasql.protocol.schema import Decimal, StructType
+from deltasql.protocol.schema.columns import Leaf, MappingMode, leaves
+from deltasql.protocol.schema.types import Decimal, StructType
 from deltasql.protocol.values import (
     FLOATS,
     INTEGER_BITS,

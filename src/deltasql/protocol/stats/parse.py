@@ -3,10 +3,15 @@
 A bound is used only if it surely holds; whatever is doubtful (missing, unparsable, of another type,
 contradicting itself) is no bound. Timestamps may have been cut to milliseconds, decimals may have
 passed through a double, long strings were cut: all bounds here are widened accordingly.
+
+Bounds for an SQL index, read from the statistics of very many files. Says what
+`stats.index_bounds` says. What most writers write takes a short way; whatever looks different in
+any way takes the long one.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,8 +20,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from deltasql.protocol.columns import Leaf
-from deltasql.protocol.schema import Decimal
+from deltasql.protocol.schema.columns import Leaf
+from deltasql.protocol.schema.types import Decimal
 from deltasql.protocol.values import (
     FLOATS,
     INTEGER_BITS,
@@ -34,12 +39,24 @@ _DECODER = msgspec.json.Decoder(float_hook=Number)
 _MILLISECOND = 1000
 _EXACT_DIGITS = 15  # every decimal of so many digits survives a double
 _NOT_A_DOUBLE = 18  # no double is printed with so many digits
+
 # Some writers print decimals by way of doubles: of the digits, and of a power of ten that is itself
 # a product of up to 38 factors. Each step may be wrong by 2^-53 of the value.
 _DOUBLE_ERROR = 2.0**-46
 _INDEX_LENGTH = 64  # characters of a text that an index keeps
 _CUT_AT = 32  # where writers begin to cut strings
 _LAST_CHARACTER = "\U0010ffff"
+
+Bounds: TypeAlias = tuple[IndexBound, IndexBound]
+_Short: TypeAlias = Callable[[Any, Any], Bounds | None]
+
+_UNBOUNDED: Bounds = (None, None)
+EXACT = 2**53  # every integer up to here is a double
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+MILLISECOND = 1000
+SHORT_TEXT = 32  # shorter ones are neither cut by writers nor by the index
+_ISO_LENGTH = len("2000-01-01T00:00:00.000Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,4 +243,72 @@ _READERS: dict[str, Callable[[Any, Leaf, bool], Value | None]] = {
     **dict.fromkeys(INTEGER_BITS, _integer),
     **dict.fromkeys(FLOATS, _float),
     **dict.fromkeys(TIMESTAMPS, _timestamp),
+}
+
+
+def index_reader(leaf: Leaf) -> Callable[[FileStats | None], Bounds]:
+    """Return what reads the bounds of one column; None stands for an open end."""
+    short = _SHORT.get(leaf.type.name)
+    name = leaf.physical[0] if len(leaf.physical) == 1 else None
+
+    def read(stats: FileStats | None) -> Bounds:
+        if stats is None:
+            return _UNBOUNDED
+        if short is not None and name is not None:
+            found = short(stats.min_values.get(name), stats.max_values.get(name))
+            if found is not None:
+                return found
+        told = index_bounds(stats, leaf)
+        return _UNBOUNDED if told is None else told[1:]
+
+    return read
+
+
+def _integers(low: Any, high: Any) -> Bounds | None:
+    if type(low) is int and type(high) is int and -EXACT <= low <= high <= EXACT:
+        return float(low), float(high)
+    return None
+
+
+def _doubles(low: Any, high: Any) -> Bounds | None:
+    if type(low) is not Number or type(high) is not Number:
+        return None
+    bottom, top = float(low), float(high)
+    return (bottom, top) if -math.inf < bottom <= top < math.inf else None
+
+
+def _texts(low: Any, high: Any) -> Bounds | None:
+    if type(low) is not str or type(high) is not str:
+        return None
+    plain = low.isascii() and high.isascii() and "\0" not in low and "\0" not in high
+    is_short = len(low) <= SHORT_TEXT and len(high) <= SHORT_TEXT
+    return (low, high) if plain and is_short and low <= high else None
+
+
+def _timestamps(low: Any, high: Any) -> Bounds | None:
+    bottom, top = _microseconds(low), _microseconds(high)
+    if bottom is None or top is None or bottom > top:
+        return None
+    above = top + MILLISECOND
+    # further from 1970 not every microsecond is a double: there bounds are rounded outwards
+    return (float(bottom), float(above)) if bottom >= -EXACT and above <= EXACT else None
+
+
+def _microseconds(raw: Any) -> int | None:
+    """Read a time as Spark and most others spell it: 2000-01-01T00:00:00.000Z."""
+    if type(raw) is not str or len(raw) != _ISO_LENGTH or raw[4] + raw[7] + raw[10] != "--T":
+        return None
+    if raw[19] != "." or raw[23] != "Z":
+        return None
+    try:
+        return (dt.datetime.fromisoformat(raw) - _EPOCH) // _MICROSECOND
+    except ValueError:
+        return None
+
+
+_SHORT: dict[str, _Short] = {
+    "double": _doubles,
+    "string": _texts,
+    **dict.fromkeys(INTEGER_BITS, _integers),
+    **dict.fromkeys(TIMESTAMPS, _timestamps),
 }

@@ -1,37 +1,90 @@
-"""read: one version of a table as a DataFrame, planned in SQL."""
+"""read: one version of a table as a DataFrame, planned in SQL; counted from the log where that is
+exact.
+
+How many rows files have, from what the log says of them, only where that is exact. Rows are
+counted less those that deletion vectors delete.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
-from deltasql.catalog.snapshots import Snapshot
-from deltasql.client.table import Table
-from deltasql.client.times import to_ms
-from deltasql.data.exact_totals import chooses_whole_files, exact_rows
+from deltasql.api.detail import to_ms
+from deltasql.api.table import Table
 from deltasql.errors import BadArgumentError, BadPredicateError
-from deltasql.protocol.columns import find_field, mapping_mode, physical_name
-from deltasql.protocol.partitioning import physical_partition_columns
-from deltasql.protocol.predicate_parse import UnderstoodFilter
+from deltasql.metastore.snapshot.snapshot import Snapshot
+from deltasql.protocol.predicate import Predicate, columns_of
+from deltasql.protocol.predicate.parser import UnderstoodFilter
+from deltasql.protocol.predicate.prune import answers, partition_facts
+from deltasql.protocol.schema.columns import (
+    find_field,
+    mapping_mode,
+    physical_name,
+    physical_partition_columns,
+)
 from deltasql.settings import Settings
-from deltasql.spark.address import open_catalog, open_table
-from deltasql.spark.attached import note_views
-from deltasql.spark.delta_scan import delta_can_scan, scan_by_delta
-from deltasql.spark.filter_meaning import sound_part, understood
-from deltasql.spark.native_scan import FileList, scan_natively
-from deltasql.spark.read_marks import AttachedTable, is_classic, mark_attached, mark_read
-from deltasql.spark.read_plan import ReadPlan, plan_read, require_values
-from deltasql.spark.schema import physical_schema, spark_schema
-from deltasql.spark.session_zone import session_zone, zone_name
-from deltasql.spark.source_options import SOURCE, source_options, table_options
+from deltasql.spark.read.delta_scan import delta_can_scan, scan_by_delta
+from deltasql.spark.read.native_scan import FileList, scan_natively
+from deltasql.spark.read.read_marks import (
+    AttachedTable,
+    is_classic,
+    mark_attached,
+    mark_read,
+    note_views,
+)
+from deltasql.spark.read.read_plan import (
+    ReadPlan,
+    plan_read,
+    require_values,
+    sound_part,
+    understood,
+)
+from deltasql.spark.session.address import open_catalog, open_table
+from deltasql.spark.session.spark_session import session_zone, zone_name
+from deltasql.spark.session.spark_types import physical_schema, spark_schema
+from deltasql.spark.source.source_options import SOURCE, source_options, table_options
 from deltasql.storage.local import LocalStore
+
+_DICTS = msgspec.json.Decoder(dict[str, str | None])
+_DELETED = msgspec.json.Decoder(dict[str, Any])
+
+
+def exact_rows(files: pa.Table) -> int | None:
+    """Return how many rows the files have together; None if one does not tell."""
+    if files["num_records"].null_count:
+        return None
+    told = pc.drop_null(files["deletion_vector"])
+    deleted = [_DELETED.decode(text).get("cardinality") for text in told.to_pylist()]
+    if not all(type(count) is int and count >= 0 for count in deleted):
+        return None
+    return int(pc.sum(files["num_records"]).as_py() or 0) - sum(cast("list[int]", deleted))
+
+
+def chooses_whole_files(files: pa.Table, predicate: Predicate | None, names: Iterable[str]) -> bool:
+    """Tell whether a filter surely keeps every row of the files, by their partition values."""
+    if predicate is None:
+        return True
+    partitions = set(names)
+    if any(column.physical[0] not in partitions for column in columns_of(predicate)):
+        return False
+    texts = pc.unique(files["partition_values"]).to_pylist()
+    values = (_DICTS.decode(text) if text else {} for text in texts)
+    return all(_answers(predicate, each) == {True} for each in values)
+
+
+def _answers(predicate: Predicate, values: Mapping[str, str | None]) -> frozenset[bool | None]:
+    return answers(predicate, lambda c: partition_facts(c, values.get(c.physical[0])))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,18 +23,18 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from deltasql.catalog.file_actions import ACTION_COLUMNS, adds_of
-from deltasql.catalog.objects import paths_of
-from deltasql.catalog.snapshots import Snapshot
 from deltasql.errors import CorruptDataError, UnsafePathError
+from deltasql.metastore.references import paths_of
+from deltasql.metastore.snapshot.file_list import ACTION_COLUMNS, adds_of
+from deltasql.metastore.snapshot.snapshot import Snapshot
 from deltasql.protocol.codec import serialize_actions
-from deltasql.protocol.columns import mapping_mode
 from deltasql.protocol.features import without_fence
-from deltasql.protocol.files import LOG_FOLDER, commit_key
+from deltasql.protocol.log_names import LOG_FOLDER, commit_key
 from deltasql.protocol.predicate import Predicate
-from deltasql.spark.delta import delta_log, forget_log, hadoop_spelling, has_delta
-from deltasql.spark.staged_log import local_root, write_state
-from deltasql.spark.translate import StagedPlace, Translation
+from deltasql.protocol.schema.columns import mapping_mode
+from deltasql.spark.session.delta_jar import delta_log, forget_log, hadoop_spelling, has_delta
+from deltasql.spark.transactions.path_translation import StagedPlace, Translation
+from deltasql.spark.transactions.staged_log import local_root, write_state
 from deltasql.storage.paths import RelativeKey, resolve_path
 
 _logger = logging.getLogger(__name__)

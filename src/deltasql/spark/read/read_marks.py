@@ -1,17 +1,27 @@
-"""Marks on the plans of DataFrames: which version of which table they read.
+"""Marks on the plans of DataFrames and the temporary views of `attach`: which version they read.
 
 Spark carries marks of a plan's nodes along, whatever is derived from a DataFrame and whatever view
 is made of it. Through Spark Connect there are none.
+
+The temporary views that `attach` makes of the tables of a catalog, and removes again. A session
+remembers their names. Whether a view is still the one that was made, its plan tells: a user may
+have put another in its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_READ = "deltasql.read"
+_ATTACHED = "deltasql.attached"
+
+_KEY = "spark.deltasql.attached"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +30,6 @@ class AttachedTable:
 
     catalog_id: str
     table: str
-
-
-_READ = "deltasql.read"
-_ATTACHED = "deltasql.attached"
 
 
 def mark_read(frame: DataFrame, table_id: str, version: int) -> None:
@@ -92,3 +98,21 @@ def _plan(frame: Any) -> Any:
 
 def _tag(spark: Any, name: str) -> Any:
     return spark._jvm.org.apache.spark.sql.catalyst.trees.TreeNodeTag(name)  # noqa: SLF001
+
+
+def note_views(spark: SparkSession, catalog_id: str, views: Mapping[str, str]) -> None:
+    """Remember the views of a catalog's tables; those of tables that are gone are dropped."""
+    known = _remembered(spark)
+    for view, table in known.pop(catalog_id, {}).items():
+        if view not in views and _is_ours(spark, view, AttachedTable(catalog_id, table)):
+            spark.catalog.dropTempView(view)
+    spark.conf.set(_KEY, json.dumps({**known, catalog_id: dict(views)}))
+
+
+def _is_ours(spark: SparkSession, view: str, table: AttachedTable) -> bool:
+    return not is_classic(spark) or attached_table(spark, view) == table
+
+
+def _remembered(spark: SparkSession) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads(spark.conf.get(_KEY, "{}") or "{}")
+    return found

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from deltasql.client.catalog import Catalog
-from deltasql.client.connect import connect
-from deltasql.client.table import Table
+from deltasql.api.catalog import Catalog
+from deltasql.api.connect import connect
+from deltasql.api.table import Table
 from deltasql.errors import BadArgumentError
 from deltasql.settings import Settings
 from deltasql.uri import SqliteUri, parse_uri

@@ -1,18 +1,89 @@
-"""A session of Spark that suits deltasql: started fast, with Delta's jar where it is asked for."""
+"""A Spark session that suits deltasql: its start, time zone and job names, and Spark's errors as
+ours.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, tzinfo
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from deltasql.errors import BadArgumentError
-from deltasql.jobs.environment import environment, spark_environment
-from deltasql.spark.delta import delta_settings, require_delta
+from deltasql.errors import BadArgumentError, DeltaSqlError, SparkJobError
+from deltasql.protocol.values import parse_zone
+from deltasql.spark.session.delta_jar import delta_settings, require_delta
+from deltasql.spark_runtime.java import environment, spark_environment
+from deltasql.spark_runtime.launch import first_cause
+
+_DESCRIPTION = "spark.job.description"
 
 _DEFAULT_MASTER = "local[*]"
+
+
+@contextmanager
+def told_by_spark() -> Iterator[None]:
+    """Raise what Spark refuses inside the block as an error of ours.
+
+    Raises:
+        SparkJobError: says the cause in one line.
+    """
+    try:
+        yield
+    except DeltaSqlError:
+        raise
+    except Exception as error:
+        raise SparkJobError(f"The Spark job failed: {first_cause(error)}") from error
+
+
+@contextmanager
+def told_with_code() -> Iterator[None]:
+    """Put an error's code before its words and its hint after them."""
+    try:
+        yield
+    except DeltaSqlError as error:
+        hint = f" hint: {error.advice}" if error.advice else ""
+        raise type(error)(
+            f"error[{error.code}]: {error.message}{hint}", hint="", **error.context
+        ) from None
+
+
+_ZONE = "spark.sql.session.timeZone"
+
+
+def zone_name(spark: SparkSession | None) -> str:
+    """Return the zone's name; without a session it is UTC."""
+    return "UTC" if spark is None else str(spark.conf.get(_ZONE))
+
+
+def session_zone(spark: SparkSession | None) -> tzinfo:
+    """Return the zone.
+
+    Raises:
+        BadArgumentError: the session has a zone that Python does not know.
+    """
+    return UTC if spark is None else parse_zone(zone_name(spark))
+
+
+@contextmanager
+def named_jobs(spark: SparkSession, name: str) -> Iterator[None]:
+    """Give the jobs of the block a name, where the user has given none.
+
+    Through Spark Connect there is no way to do so.
+    """
+    context = spark.sparkContext if hasattr(spark, "_jsparkSession") else None
+    if context is None or context.getLocalProperty(_DESCRIPTION) is not None:
+        yield
+        return
+    context.setLocalProperty(_DESCRIPTION, name)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, None)  # type: ignore[arg-type] # Java's null: no name
+
+
 _SETTINGS = {
     "spark.app.name": "deltasql",
     # Delta's own writer follows the session: INT96 has no bounds in the footer

@@ -11,13 +11,12 @@ from pyspark.sql.types import StructType
 
 from deltasql.errors import BadPredicateError
 from deltasql.protocol.predicate import And
-from deltasql.spark.filter_meaning import has_odd_texts, sound_part, understood
-from deltasql.spark.followed_rows import require_same
-from deltasql.spark.read_plan import plan_read
-from deltasql.spark.scan_tasks import RowsToRead, ScanTask, scan_tasks, task_spec
-from deltasql.spark.schema import arrow_schema, spark_schema
-from deltasql.spark.source_errors import told_with_code
-from deltasql.spark.source_options import SourceOptions, open_source
+from deltasql.spark.read.read_plan import has_odd_texts, plan_read, sound_part, understood
+from deltasql.spark.session.spark_session import told_with_code
+from deltasql.spark.session.spark_types import arrow_schema, spark_schema
+from deltasql.spark.source.scan_tasks import RowsToRead, ScanTask, scan_tasks, task_spec
+from deltasql.spark.source.source_options import SourceOptions, open_source
+from deltasql.spark.streaming.commit_rules import require_same
 
 
 @dataclass

@@ -20,18 +20,21 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from deltasql.errors import SchemaError
-from deltasql.spark.batch_sink import batch_sink
-from deltasql.spark.change_feed import plan_changes
-from deltasql.spark.follow_options import parse_follow_options, split_options
-from deltasql.spark.followed_rows import followed_schema, schema_snapshot
-from deltasql.spark.frame_schema import taken_schema
-from deltasql.spark.schema import spark_schema
-from deltasql.spark.sink_options import batch_options, stream_options
-from deltasql.spark.source_errors import told_with_code
-from deltasql.spark.source_options import SOURCE, open_source, parse_options
-from deltasql.spark.stream_source import TableStream
-from deltasql.spark.streaming_sink import streaming_sink
-from deltasql.spark.table_reader import table_reader
+from deltasql.spark.session.spark_session import told_with_code
+from deltasql.spark.session.spark_types import spark_schema, taken_schema
+from deltasql.spark.source.batch_reader import table_reader
+from deltasql.spark.source.sink import batch_sink, streaming_sink
+from deltasql.spark.source.source_options import (
+    SOURCE,
+    batch_options,
+    open_source,
+    parse_options,
+    stream_options,
+)
+from deltasql.spark.streaming.change_feed import plan_changes
+from deltasql.spark.streaming.commit_rules import followed_schema, schema_snapshot
+from deltasql.spark.streaming.stream_options import parse_follow_options, split_options
+from deltasql.spark.streaming.stream_reader import TableStream
 
 
 class DeltaSqlSource(DataSource):

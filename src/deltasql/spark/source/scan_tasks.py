@@ -11,12 +11,12 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from deltasql.catalog.snapshots import Snapshot
-from deltasql.data.scan import ScanSpec, scan_files
-from deltasql.protocol.columns import PHYSICAL_NAME
+from deltasql.data.scanner import ScanSpec, scan_files
+from deltasql.metastore.snapshot.snapshot import Snapshot
+from deltasql.protocol.changes import ChangedFile, FollowedCommit
 from deltasql.protocol.predicate import Predicate
-from deltasql.protocol.row_changes import ChangedFile, FollowedCommit
-from deltasql.protocol.schema import Primitive, StructField, StructType
+from deltasql.protocol.schema.columns import PHYSICAL_NAME
+from deltasql.protocol.schema.types import Primitive, StructField, StructType
 from deltasql.storage.port import ObjectStore
 from deltasql.storage.resolve import StoreOpener
 

@@ -7,25 +7,159 @@ are in the order of their times and paths, as with Delta.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
-from deltasql.catalog.commit_feed import CommitFeed, CommitRef, open_feed, read_head
-from deltasql.catalog.database import Database
-from deltasql.catalog.rows import TableRow, TableState
-from deltasql.client.table import Table
+from deltasql.api.table import Table
+from deltasql.database.port import Database
 from deltasql.errors import StreamError, TableNotFoundError, VersionNotFoundError
-from deltasql.spark.admission import Admission
-from deltasql.spark.follow_options import FollowOptions
-from deltasql.spark.follow_rules import Follower, starting_version
-from deltasql.spark.scan_tasks import CHANGED_FILES, changed_files
-from deltasql.spark.snapshot_files import snapshot_files
-from deltasql.spark.stream_offset import StreamOffset
+from deltasql.metastore.snapshot.commit_feed import CommitFeed, CommitRef, open_feed, read_head
+from deltasql.metastore.table_row import TableRow, TableState
+from deltasql.spark.source.scan_tasks import CHANGED_FILES, changed_files
+from deltasql.spark.streaming.commit_rules import Follower, starting_version
+from deltasql.spark.streaming.stream_options import FollowOptions
+
+_FORM = 1
+_FIELDS = {
+    "tableId": str,
+    "epoch": int,
+    "version": int,
+    "index": int,
+    "isInitialSnapshot": bool,
+    "isChangeFeed": bool,
+    "commitId": str,
+}
+
+_COLUMNS = ("path", "size", "partition_values", "deletion_vector", "modification_time")
 
 _WITH = {True: "with", False: "without"}
+
+
+@dataclass(slots=True)
+class Admission:
+    """What is left of a batch's limits; None is no limit."""
+
+    files: int | None = None
+    bytes: int | None = None
+    is_begun: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether nothing more is taken."""
+        left = [one for one in (self.files, self.bytes) if one is not None]
+        return any(one <= 0 for one in left)
+
+    def take(self, sizes: Sequence[int]) -> int:
+        """Take files one after the other and return how many were taken.
+
+        As with Delta, a file is taken as long as anything is left: the last one may go over.
+        """
+        for count, size in enumerate(sizes):
+            if self.is_full:
+                return count
+            self._count([size])
+        return len(sizes)
+
+    def take_all(self, sizes: Sequence[int]) -> bool:
+        """Take files that belong together if all fit, or if they are the first of the batch."""
+        fits = (self.files is None or len(sizes) <= self.files) and (
+            self.bytes is None or sum(sizes) <= self.bytes
+        )
+        if self.is_begun and not fits:
+            return False
+        self._count(sizes)
+        return True
+
+    def _count(self, sizes: Sequence[int]) -> None:
+        self.is_begun = True
+        if self.files is not None:
+            self.files -= len(sizes)
+        if self.bytes is not None:
+            self.bytes -= sum(sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """The next file to read: the `index`th of a version, or of all that the version holds.
+
+    `commit_id` is the token of the newest commit of which something was read. If another commit
+    has its number by now, the numbers were given anew and the offset means nothing any more.
+    """
+
+    table_id: str
+    epoch: int
+    version: int
+    index: int
+    is_snapshot: bool
+    is_feed: bool = False
+    commit_id: str = ""
+
+    @property
+    def touched(self) -> int:
+        """The newest version of which something was read."""
+        return self.version if self.is_snapshot or self.index else self.version - 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values, always in the same order: Spark compares their text."""
+        return {
+            "form": _FORM,
+            "tableId": self.table_id,
+            "epoch": self.epoch,
+            "version": self.version,
+            "index": self.index,
+            "isInitialSnapshot": self.is_snapshot,
+            "isChangeFeed": self.is_feed,
+            "commitId": self.commit_id,
+        }
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> StreamOffset:
+        """Read an offset of a checkpoint.
+
+        Raises:
+            StreamError: it is not one of ours.
+        """
+        values = [given.get(name) for name in _FIELDS]
+        fits = all(type(one) is kind for one, kind in zip(values, _FIELDS.values(), strict=True))
+        if given.get("form") != _FORM or not fits:
+            raise StreamError('The offset in the checkpoint is not one of format("deltasql").')
+        return cls(*values)  # type: ignore[arg-type] # checked above
+
+
+def snapshot_files(table: Table, version: int) -> pa.Table:
+    """Return the live files of a version as rows that were inserted by it.
+
+    Raises:
+        VersionNotFoundError: the book has forgotten the version.
+        VacuumedError: vacuum has deleted files of it.
+    """
+    snapshot = table.snapshot(version)
+    snapshot.require_files()
+    files = snapshot.files(_COLUMNS).sort_by(
+        [("modification_time", "ascending"), ("path", "ascending")]
+    )
+    row = table.refresh()
+    if version < row.oldest_version:  # forgotten while the files were listed
+        raise VersionNotFoundError(
+            f"Table {row.full_name} has forgotten version {version}.",
+            table=row.full_name,
+            version=version,
+        )
+    count = files.num_rows
+    constants = {
+        "among": pa.nulls(count, pa.string()),
+        "change": pa.repeat(pa.scalar("insert"), count),
+        "version": pa.repeat(pa.scalar(version, pa.int64()), count),
+        "timestamp": pa.repeat(pa.scalar(snapshot.timestamp, pa.int64()), count),
+    }
+    arrays = [
+        constants[name] if name in constants else files.column(name) for name in CHANGED_FILES.names
+    ]
+    return pa.Table.from_arrays(arrays, schema=CHANGED_FILES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from deltasql.catalog.commit_feed import open_feed
-from deltasql.catalog.rows import TableRow
-from deltasql.client.table import Table
-from deltasql.client.times import to_ms
+from deltasql.api.detail import to_ms
+from deltasql.api.table import Table
 from deltasql.errors import BadArgumentError, VersionNotFoundError
+from deltasql.metastore.snapshot.commit_feed import open_feed
+from deltasql.metastore.table_row import TableRow
 from deltasql.settings import Settings
-from deltasql.spark.address import open_table
-from deltasql.spark.follow_options import END, FEED, START, FollowOptions, Moment
-from deltasql.spark.follow_rules import starting_version
-from deltasql.spark.followed_rows import Followed, open_followed
-from deltasql.spark.scan_tasks import CHANGED_FILES, ScanTask, changed_files, scan_tasks
-from deltasql.spark.session_zone import session_zone, zone_name
-from deltasql.spark.source_errors import told_with_code
-from deltasql.spark.source_options import SOURCE, SourceOptions, table_options
+from deltasql.spark.session.address import open_table
+from deltasql.spark.session.spark_session import session_zone, told_with_code, zone_name
+from deltasql.spark.source.scan_tasks import CHANGED_FILES, ScanTask, changed_files, scan_tasks
+from deltasql.spark.source.source_options import SOURCE, SourceOptions, table_options
+from deltasql.spark.streaming.commit_rules import Followed, open_followed, starting_version
+from deltasql.spark.streaming.stream_options import END, FEED, START, FollowOptions, Moment
 
 
 def read_changes(

@@ -9,7 +9,7 @@ from datetime import UTC, tzinfo
 
 import msgspec
 
-from deltasql.client.times import to_ms
+from deltasql.api.detail import to_ms
 from deltasql.errors import BadArgumentError
 from deltasql.options import camel, read_options
 

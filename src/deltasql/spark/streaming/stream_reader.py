@@ -14,14 +14,41 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from deltasql.spark.follow_options import FollowOptions
-from deltasql.spark.followed_rows import Followed, open_followed
-from deltasql.spark.read_limits import SupportsTriggerAvailableNow, default_limit, room_of
-from deltasql.spark.scan_tasks import ScanTask, scan_tasks
-from deltasql.spark.source_errors import told_with_code
-from deltasql.spark.source_options import SourceOptions
-from deltasql.spark.stream_offset import StreamOffset
-from deltasql.spark.stream_plan import StreamPlan
+from deltasql.spark.session.spark_session import told_with_code
+from deltasql.spark.source.scan_tasks import ScanTask, scan_tasks
+from deltasql.spark.source.source_options import SourceOptions
+from deltasql.spark.streaming.batches import Admission, StreamOffset, StreamPlan
+from deltasql.spark.streaming.commit_rules import Followed, open_followed
+from deltasql.spark.streaming.stream_options import FollowOptions
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxBytes,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
+
+    HAS_LIMITS = True
+except ImportError:  # PySpark 4.1
+    HAS_LIMITS = False
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands in for a class that is not there."""
+
+
+def default_limit(options: FollowOptions) -> Any:
+    """Return the limit that Spark shows and gives back; our own are kept, whatever it is."""
+    if options.max_files is not None:
+        return ReadMaxFiles(options.max_files)
+    return ReadMaxBytes(options.max_bytes or 0)
+
+
+def room_of(options: FollowOptions, limit: Any = None) -> Admission:
+    """Return how much a batch takes: no limit where Spark wants all there is."""
+    if HAS_LIMITS and isinstance(limit, ReadAllAvailable):
+        return Admission()
+    return Admission(options.max_files, options.max_bytes)
 
 
 class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):

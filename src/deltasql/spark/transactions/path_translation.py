@@ -1,25 +1,51 @@
-"""Pure: paths and deletion vectors of a table as its staged log spells them, and back.
+"""Commits of a staged log as one commit of the table: paths, deletion vectors, row versions. Pure.
 
 A staged log lies in a folder below the table's root. It names the table's own files by absolute
 path, in Hadoop's spelling `file:/x`; what Delta Spark adds is relative to the staged folder.
+
+Rows of tracked tables tell the version that changed them last: that of the whole transaction. A
+staged log counts its own versions, and Delta Spark copies the number of a file's version into the
+rows that it moves elsewhere. So the files that a statement has added are given the number of the
+commit to come before the next statement reads them.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
+from typing import TypeAlias, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
-from deltasql.catalog.objects import is_absolute, vector_path
 from deltasql.errors import InvalidCommitError, UnsupportedFeatureError
-from deltasql.protocol.actions import Action, Add, Cdc, DeletionVector, Remove
-from deltasql.protocol.identity import FileKey, file_key, path_key
-from deltasql.spark.row_versions import right_version
+from deltasql.metastore.references import is_absolute, vector_path
+from deltasql.protocol.actions import (
+    Action,
+    Add,
+    Cdc,
+    CommitInfo,
+    DeletionVector,
+    FileKey,
+    Metadata,
+    Remove,
+    file_key,
+    path_key,
+)
+from deltasql.protocol.changes import NetActions
+from deltasql.protocol.log_names import LOG_FOLDER, LogFile, LogFileKind, commit_key
+from deltasql.protocol.properties import read_bool
+
+CHANGE_FEED = "delta.enableChangeDataFeed"
+
+_FIELD = "defaultRowCommitVersion"
+
+# by the version of the commit in the staged log, the version that the rows of each file shall have
+Wrong: TypeAlias = Mapping[int, Mapping[str, int | None]]
 
 _LOCAL = "file:///"
 _UUID_CHARS = 20
@@ -27,6 +53,160 @@ _ENCODED = re.compile(r"(?:%[89A-F][0-9A-F])+")
 _LETTERS = re.compile(r"[^\x00-\x7f]+")
 _LAST_CONTROL = "\x9f"
 FileAction = TypeVar("FileAction", Add, Remove)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedCommit:
+    """One commit of a staged log: what a single statement did."""
+
+    actions: tuple[Action, ...]
+    version: int = 0
+
+    @property
+    def info(self) -> CommitInfo:
+        """What Delta Spark tells of the statement."""
+        return next((a for a in self.actions if isinstance(a, CommitInfo)), CommitInfo())
+
+    @property
+    def paths(self) -> Iterator[str]:
+        """The files that it names."""
+        return (a.path for a in self.actions if isinstance(a, Add | Remove | Cdc))
+
+    @property
+    def tracks_rows(self) -> bool:
+        """Tell whether files were added whose rows have versions."""
+        adds = (action for action in self.actions if isinstance(action, Add))
+        return any(add.default_row_commit_version is not None for add in adds)
+
+    @property
+    def has_files(self) -> bool:
+        """Tell whether rows were written, moved or deleted."""
+        return any(isinstance(action, Add | Remove | Cdc) for action in self.actions)
+
+
+def fold(commits: Iterable[StagedCommit], live: Container[FileKey]) -> list[Action]:
+    """Return the net actions of the commits, in order; `live` are the files before them.
+
+    A file that was added and removed again is not among them; of metadata, protocol,
+    applications and domains the last word counts.
+    """
+    net = NetActions(lambda _: live)
+    for commit in commits:
+        net.commit([action for action in commit.actions if not isinstance(action, CommitInfo)])
+    return net.actions
+
+
+def refuse_lost_changes(table: str, metadata: Metadata, commits: Sequence[StagedCommit]) -> None:
+    """Refuse several writes to a table with a change feed: folded, some changes would be lost.
+
+    Raises:
+        InvalidCommitError: names the table.
+    """
+    words = [metadata, *(a for one in commits for a in one.actions if isinstance(a, Metadata))]
+    has_feed = any(read_bool(word.configuration, CHANGE_FEED) for word in words)
+    if has_feed and sum(commit.has_files for commit in commits) > 1:
+        raise second_write(table)
+
+
+def second_write(table: str) -> InvalidCommitError:
+    """Return the error of a second write to a table with a change feed."""
+    return InvalidCommitError(
+        f"Table {table} has a change data feed ({CHANGE_FEED}): a transaction writes to it by one "
+        "statement only.",
+        hint="Put the changes into one MERGE, or commit them one by one.",
+        table=table,
+    )
+
+
+def right_version(add: Add, original: Add | None, next_version: int) -> int | None:
+    """Return the version that the rows of a file have by default.
+
+    A file that the table had before keeps its own, whatever was deleted from it.
+    """
+    if add.default_row_commit_version is None:
+        return None
+    known = None if original is None else original.default_row_commit_version
+    return next_version if known is None else known
+
+
+def misnumbered(
+    commits: Sequence[StagedCommit], originals: Mapping[str, Add], next_version: int
+) -> Wrong:
+    """Return the files with another version than they will have."""
+    found: dict[int, dict[str, int | None]] = {}
+    for commit in commits:
+        for add in _adds(commit):
+            right = right_version(add, originals.get(add.path), next_version)
+            if add.default_row_commit_version != right:
+                found.setdefault(commit.version, {})[add.path] = right
+    return found
+
+
+def refuse_copied(table: str, commits: Sequence[StagedCommit], wrong: Wrong) -> None:
+    """Refuse that rows were copied out of files with a wrong number.
+
+    Raises:
+        InvalidCommitError: names the table.
+    """
+    for number, paths in wrong.items():
+        if paths.keys() & _left(commits, number):
+            raise InvalidCommitError(
+                f"Table {table} tracks its rows, and a write by path rewrote rows that another "
+                "one had just written: their versions would be wrong.",
+                hint="Use tx.sql for statements on this table, or call tx.path before each write.",
+                table=table,
+            )
+
+
+def renumber(folder: Path, commits: Sequence[StagedCommit], wrong: Wrong) -> bool:
+    """Put right what is wrong; files that were left before stay as they are.
+
+    Returns whether the log was changed, so that Delta Spark must read it again.
+    """
+    changed = False
+    for number, versions in wrong.items():
+        left = _left(commits, number)
+        still = {path: version for path, version in versions.items() if path not in left}
+        if still:
+            file = folder / commit_key(number)
+            lines = [_renumbered(line, still) for line in file.read_text().splitlines()]
+            file.write_text("".join(f"{line}\n" for line in lines))
+            changed = True
+    if changed:
+        _drop_derived(folder / LOG_FOLDER)
+    return changed
+
+
+def _adds(commit: StagedCommit) -> Iterator[Add]:
+    return (action for action in commit.actions if isinstance(action, Add))
+
+
+def _left(commits: Sequence[StagedCommit], since: int) -> set[str]:
+    """Return the files that rows were taken out of later; one with a new vector is not left."""
+    found: set[str] = set()
+    for commit in (one for one in commits if one.version > since):
+        kept = {add.path for add in _adds(commit)}
+        found |= {a.path for a in commit.actions if isinstance(a, Remove)} - kept
+    return found
+
+
+def _renumbered(line: str, versions: Mapping[str, int | None]) -> str:
+    action = json.loads(line)
+    path = action.get("add", {}).get("path")
+    if path not in versions:
+        return line
+    action["add"][_FIELD] = versions[path]
+    return json.dumps(action, separators=(",", ":"), ensure_ascii=False)
+
+
+def _drop_derived(log: Path) -> None:
+    """Delete what Delta Spark derived from the commits: checkpoints, and checksums of all kinds."""
+    for file in log.iterdir():
+        known = LogFile.parse(file.name)
+        is_commit = known is not None and known.kind is LogFileKind.COMMIT
+        is_of_the_first = file.name.lstrip(".").startswith(f"{0:020}")
+        if file.is_file() and not is_commit and not is_of_the_first:
+            file.unlink()
 
 
 @dataclass(frozen=True, slots=True)

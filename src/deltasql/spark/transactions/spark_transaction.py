@@ -18,36 +18,83 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from deltasql.catalog.rows import TableRow
-from deltasql.client.plans import Planned, require_active
-from deltasql.client.transaction import Transaction
+import msgspec
+
+from deltasql.api.transaction import Transaction
+from deltasql.api.write.operations import Planned, require_active
 from deltasql.crash import crash_point
 from deltasql.errors import BadArgumentError, CommitConflictError, TableNotFoundError
-from deltasql.protocol.actions import Action, Add
+from deltasql.metastore.commit.request import CommitNote
+from deltasql.metastore.table_row import TableRow
+from deltasql.protocol.actions import Action, Add, CommitInfo
 from deltasql.protocol.conflicts import Isolation, ReadSet, isolation_of
 from deltasql.protocol.features import require_writable
-from deltasql.protocol.files import STAGED_PREFIX
+from deltasql.protocol.log_names import STAGED_PREFIX
 from deltasql.protocol.properties import read_bool
 from deltasql.settings import Settings
-from deltasql.spark.address import open_catalog
-from deltasql.spark.delta import forget_log, hadoop_spelling, require_delta
-from deltasql.spark.fold import CHANGE_FEED, second_write
-from deltasql.spark.job_names import named_jobs
-from deltasql.spark.metastore import places_of
-from deltasql.spark.names import Names
-from deltasql.spark.notes import note_of
-from deltasql.spark.pinned import PinnedTables
-from deltasql.spark.staged_log import StagedLog, local_root, write_staged_log
-from deltasql.spark.statement import Named, Statement, parse_statement
-from deltasql.spark.translate import StagedPlace
+from deltasql.spark.session.address import open_catalog
+from deltasql.spark.session.delta_jar import forget_log, hadoop_spelling, require_delta
+from deltasql.spark.session.spark_session import named_jobs
+from deltasql.spark.transactions.path_translation import CHANGE_FEED, StagedPlace, second_write
+from deltasql.spark.transactions.staged_log import StagedLog, local_root, write_staged_log
+from deltasql.spark.transactions.statement import Named, Statement, parse_statement, places_of
+from deltasql.spark.transactions.table_names import Names, PinnedTables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_TOGETHER = "TRANSACTION"
+_UNKNOWN = "WRITE"
+
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+def note_of(infos: Sequence[CommitInfo]) -> CommitNote:
+    """Return the note of one commit: of one statement Delta's own words, of several each of them.
+
+    Counts are summed up; times and sizes of single statements stay with them.
+    """
+    notes = [_one(info) for info in infos]
+    if len(notes) == 1:
+        return notes[0]
+    each = [
+        {
+            "operation": note.operation,
+            "parameters": dict(note.parameters),
+            "metrics": dict(note.metrics),
+        }
+        for note in notes
+    ]
+    parameters = {"operations": msgspec.json.encode(each).decode()}
+    told = [note.user_metadata for note in notes if note.user_metadata is not None]
+    return CommitNote(
+        _TOGETHER, parameters, _summed(notes), user_metadata=told[-1] if told else None
+    )
+
+
+def _one(info: CommitInfo) -> CommitNote:
+    return CommitNote(
+        str(info.operation or _UNKNOWN),
+        _texts(info.operation_parameters),
+        _texts(info.operation_metrics),
+        user_metadata=info.user_metadata,
+    )
+
+
+def _texts(values: Any) -> Mapping[str, Any]:
+    return dict(values) if isinstance(values, dict) else {}
+
+
+def _summed(notes: Sequence[CommitNote]) -> dict[str, str]:
+    totals: dict[str, int] = {}
+    for note in notes:
+        for key, value in note.metrics.items():
+            if key.startswith("num") and str(value).isdecimal():
+                totals[key] = totals.get(key, 0) + int(value)
+    return {key: str(value) for key, value in totals.items()}
 
 
 @dataclass(slots=True)

@@ -4,37 +4,150 @@ Its version 0 is the table's state at one version: protocol without our fence, m
 applications, domains, and all live files by absolute path; few files as a commit, many as a
 checkpoint. Delta Spark adds its commits to it. What it did is translated back by asking SQL for
 the files that it names, and for no others.
+
+The state of a big table as the checkpoint that a staged log begins with, streamed from SQL. The
+files come as columns and stay columns: their paths are made absolute, their deletion vectors too.
+Statistics are written as the JSON that they are, which is what Delta Spark carries on.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from deltasql.catalog.file_actions import ACTION_COLUMNS, adds_of
-from deltasql.catalog.objects import is_absolute
-from deltasql.catalog.snapshots import Snapshot
-from deltasql.data.ordered import in_order
+from deltasql.data.read_ahead import in_order
 from deltasql.errors import LogGapError, UnsupportedFeatureError
-from deltasql.protocol.actions import Action, Add, CommitInfo, Metadata, Protocol
+from deltasql.log.checkpoint_writer import ROW_GROUP, gather, write_groups
+from deltasql.metastore.references import is_absolute
+from deltasql.metastore.snapshot.file_list import ACTION_COLUMNS, adds_of
+from deltasql.metastore.snapshot.snapshot import Snapshot
+from deltasql.protocol.actions import Action, Add, CommitInfo, DeletionVector, Metadata, Protocol
+from deltasql.protocol.checkpoint.layout import CheckpointShape
 from deltasql.protocol.codec import decode_commit, serialize_actions
 from deltasql.protocol.features import FENCE, is_fenced, with_features, without_fence
-from deltasql.protocol.files import LOG_FOLDER, LogFile, LogFileKind, commit_key
-from deltasql.spark.fold import StagedCommit, fold, refuse_lost_changes
-from deltasql.spark.row_versions import Wrong, misnumbered, refuse_copied, renumber
-from deltasql.spark.staged_checkpoint import write_staged_checkpoint
-from deltasql.spark.translate import StagedPlace, Translation, keys_of
+from deltasql.protocol.log_names import (
+    LAST_CHECKPOINT,
+    LOG_FOLDER,
+    LastCheckpoint,
+    LogFile,
+    LogFileKind,
+    checkpoint_path,
+    commit_key,
+    encode_hint,
+)
+from deltasql.spark.transactions.path_translation import (
+    StagedCommit,
+    StagedPlace,
+    Translation,
+    Wrong,
+    fold,
+    keys_of,
+    misnumbered,
+    named_twice,
+    refuse_copied,
+    refuse_lost_changes,
+    renumber,
+    staged_path,
+    staged_vector,
+)
 from deltasql.storage.location import parse_location
+
+_PLAIN = {
+    "delta.checkpoint.writeStatsAsJson": "true",
+    "delta.checkpoint.writeStatsAsStruct": "false",
+}
+
+# absolute, or with letters that Hadoop spells otherwise: all other paths are below the root
+_ODD = r"^/|:/|%[89A-F]"
 
 # More files than these are a checkpoint: as a commit they would all be in memory, here and there.
 _MOST_IN_A_COMMIT = 1_000
 _ICT_VERSION = "delta.inCommitTimestampEnablementVersion"
+
+
+def write_staged_checkpoint(
+    folder: Path, snapshot: Snapshot, files: Iterable[pa.RecordBatch], place: StagedPlace
+) -> None:
+    """Write the checkpoint of version 0 below a staged folder, and the hint that names it.
+
+    Raises:
+        UnsupportedFeatureError: a file is not on local files, or is named twice.
+    """
+    shape = CheckpointShape(_plain(snapshot.metadata), snapshot.protocol)
+    path, staged = folder / checkpoint_path(0), _StagedFiles(snapshot, place)
+    groups = gather(_rows(shape, snapshot, map(staged.of, files)), shape.schema, ROW_GROUP)
+    rows, adds = write_groups(path, shape.schema, groups)
+    hint = LastCheckpoint(0, rows, path.stat().st_size, adds)
+    (folder / LAST_CHECKPOINT).write_bytes(encode_hint(hint))
+
+
+def _rows(
+    shape: CheckpointShape, snapshot: Snapshot, files: Iterable[pa.RecordBatch]
+) -> Iterator[pa.Table]:
+    protocol = without_fence(snapshot.protocol)
+    yield shape.head(protocol, snapshot.metadata, snapshot.txns(), snapshot.domains())
+    for batch in files:
+        yield shape.adds(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class _StagedFiles:
+    """Files as the staged log names them."""
+
+    snapshot: Snapshot
+    place: StagedPlace
+
+    def of(self, files: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the files of one batch."""
+        paths, vectors = files.column("path"), files.column("deletion_vector")
+        named = {"path": self._paths(paths), "deletion_vector": _vectors(vectors, self.place)}
+        columns = [named.get(name, files.column(name)) for name in files.schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=files.schema)
+
+    def _paths(self, paths: pa.Array) -> pa.Array:
+        is_odd = pc.match_substring_regex(paths, _ODD)
+        plain = pc.binary_join_element_wise(f"{self.place.root}/", paths, "")
+        if not pc.any(is_odd).as_py():
+            return plain
+        odd = paths.filter(is_odd).to_pylist()
+        found = [staged_path(path, self.place) for path in odd]
+        self._refuse_twins(dict(zip(odd, found, strict=True)))
+        return pc.replace_with_mask(plain, is_odd, pa.array(found, pa.string()))
+
+    def _refuse_twins(self, found: Mapping[str, str]) -> None:
+        """Two paths of one file would be one in the staged log."""
+        keys = {key for path in found.values() for key in keys_of(path, self.place)}
+        others = self.snapshot.files_named(sorted(keys), ["path"]).column(0).to_pylist()
+        first: dict[str, str] = {}
+        for path in {*found, *others}:
+            twin = first.setdefault(staged_path(path, self.place), path)
+            if twin != path:
+                raise named_twice(self.place, twin, path)
+
+
+def _vectors(texts: pa.Array, place: StagedPlace) -> pa.Array:
+    if texts.null_count == len(texts):
+        return texts
+    decoder = msgspec.json.Decoder(DeletionVector)
+    found = [
+        None if text is None else staged_vector(decoder.decode(text), place)
+        for text in texts.to_pylist()
+    ]
+    return pa.array(
+        [None if one is None else msgspec.json.encode(one).decode() for one in found], pa.string()
+    )
+
+
+def _plain(metadata: Metadata) -> Metadata:
+    return msgspec.structs.replace(metadata, configuration={**metadata.configuration, **_PLAIN})
 
 
 @dataclass(frozen=True, slots=True)

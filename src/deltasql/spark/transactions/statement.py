@@ -1,4 +1,4 @@
-"""What a statement is and which tables it names, by Spark's own parser.
+"""What a statement is and which tables it names, by Spark's own parser and analyzer.
 
 Only statements that a transaction can take back are let through. The parser's tree is read
 through Py4J: the nodes, the queries inside their expressions, and the few relations that are no
@@ -7,15 +7,20 @@ children of their node.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltasql.errors import BadArgumentError
-from deltasql.spark.sql_text import active_session, with_variables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Span: TypeAlias = tuple[int, int]
+_PARSER = "org.apache.spark.sql.catalyst.parser"
+_BLANKS = re.compile(r"\s+|--.*|/\*.*", re.DOTALL)
 
 _WRITES = frozenset(
     {
@@ -42,6 +47,7 @@ _ALTERS = frozenset(
     }
 )
 _OPTIMIZE = "OptimizeTableCommand"
+
 # a list of what is allowed: commands of Delta's parser do not all say that they are commands
 _QUERIES = frozenset(
     {
@@ -74,14 +80,92 @@ _QUERIES = frozenset(
     }
 )
 _ALLOWED = _WRITES | _ALTERS | _QUERIES | {_OPTIMIZE}
+
 # their table is no child of theirs
 _TABLE_ASIDE = frozenset(
     {"InsertIntoStatement", "OverwriteByExpression", "OverwritePartitionsDynamic"}
 )
 _TIME_TRAVEL = frozenset({"RelationTimeTravel", "TimeTravel"})
+
 # identifier(...) with anything but a literal; in Spark 4.1 with a literal too
 _OPEN_NAME = "PlanWithUnresolvedIdentifier"
 _PRIVILEGES = "__required_write_privileges__"
+
+_FILES, _TABLE = "LogicalRelation", "DataSourceV2Relation"
+_FILE_RELATION = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
+
+
+@contextmanager
+def active_session(spark: SparkSession) -> Iterator[None]:
+    """Let a session's settings count in what is asked of Spark's own parts meanwhile."""
+    jvm: Any = spark._jvm  # noqa: SLF001 (the parser has no other door)
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def with_variables(spark: SparkSession, text: str) -> str:
+    """Return a statement with its `${variables}` replaced, as Spark replaces them before it parses.
+
+    The places that the parser tells are those of this text.
+    """
+    jvm: Any = spark._jvm  # noqa: SLF001
+    return str(jvm.org.apache.spark.sql.internal.VariableSubstitution().substitute(text))
+
+
+def qualifier_spans(
+    spark: SparkSession, text: str, names: Iterable[tuple[str, ...]], taken: Sequence[Span]
+) -> Mapping[Span, tuple[str, ...]]:
+    """Return where columns are qualified by one of these names, as in `namespace.table.column`."""
+    wanted = {tuple(part.lower() for part in parts): parts for parts in names}
+    tokens = [(span, _plain(text[slice(*span)])) for span in _tokens(spark, text)]
+    found: dict[Span, tuple[str, ...]] = {}
+    for folded, parts in wanted.items():
+        pattern = [word for part in folded for word in (part, ".")]
+        for at in range(len(tokens) - len(pattern)):
+            seen = [word for _, word in tokens[at : at + len(pattern)]]
+            is_inside = at > 0 and tokens[at - 1][1] == "."
+            span = (tokens[at][0][0], tokens[at + len(pattern) - 2][0][1])
+            if seen == pattern and not is_inside and not _overlaps(span, taken):
+                found[span] = parts
+    return found
+
+
+def exchanged(text: str, places: Mapping[Span, str]) -> str:
+    """Return a text with other words in some places; from the end, so that the others stay."""
+    for (start, stop), word in sorted(places.items(), reverse=True):
+        text = f"{text[:start]}{word}{text[stop:]}"
+    return text
+
+
+def _tokens(spark: SparkSession, text: str) -> Iterator[Span]:
+    """Yield the places of Spark's own tokens, blanks and comments left out."""
+    jvm: Any = spark._jvm  # noqa: SLF001
+    parser = jvm
+    for each in _PARSER.split("."):
+        parser = getattr(parser, each)
+    characters = jvm.org.antlr.v4.runtime.CharStreams.fromString(text)
+    for token in parser.SqlBaseLexer(parser.UpperCaseCharStream(characters)).getAllTokens():
+        start, stop = token.getStartIndex(), token.getStopIndex() + 1
+        if not _BLANKS.fullmatch(text[start:stop]):
+            yield start, stop
+
+
+def _plain(word: str) -> str:
+    """Return an identifier without its quotes, in small letters."""
+    quoted = len(word) > 1 and word[0] == word[-1] == "`"
+    return (word[1:-1].replace("``", "`") if quoted else word).lower()
+
+
+def _overlaps(span: Span, taken: Sequence[Span]) -> bool:
+    return any(start < span[1] and span[0] < stop for start, stop in taken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,3 +325,29 @@ def _refuse_change_feed(node: Any) -> None:
 
 def _kind(node: Any) -> str:
     return str(node.getClass().getSimpleName())
+
+
+def places_of(spark: SparkSession, parts: tuple[str, ...]) -> Iterator[str]:
+    """Yield the directories and files that a persistent table or view reads, through views too."""
+    name = ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+    if not spark.catalog.tableExists(name):
+        return
+    plan = spark.table(name)._jdf.queryExecution().analyzed()  # noqa: SLF001 (no other way)
+    for node, kind in walk(plan):
+        if kind == _FILES:
+            yield from _file_places(spark, node.relation())
+        elif kind == _TABLE:
+            place = node.table().properties().get("location")
+            if place is not None:
+                yield str(place)
+
+
+def _file_places(spark: SparkSession, relation: Any) -> Iterator[str]:
+    from py4j.java_gateway import is_instance_of  # noqa: PLC0415 (loads only with Spark)
+
+    gateway = spark.sparkContext._gateway  # noqa: SLF001
+    if not is_instance_of(gateway, relation, _FILE_RELATION):  # Delta's is a kind of it
+        return
+    places = relation.location().rootPaths()
+    for number in range(places.length()):
+        yield str(places.apply(number).toUri().toString())

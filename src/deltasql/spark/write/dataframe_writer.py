@@ -1,17 +1,23 @@
-"""write: the rows of a DataFrame into a table, as one commit, without any jar of Delta."""
+"""write: the rows of a DataFrame into a table, as one commit, without any jar of Delta.
+
+DataFrames so small that the driver writes them faster than a job would. What Spark knows without
+running anything decides: a plan that cannot give more rows than a few, or rows that Python has
+handed over as they are, where looking at the first of them is cheap.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Unpack
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from deltasql.catalog.snapshots import Snapshot
-from deltasql.client.catalog import Catalog
-from deltasql.client.staging import StagedTable
+from deltasql.api.catalog import Catalog
+from deltasql.api.write.staged_table import StagedTable
 from deltasql.crash import crash_point
 from deltasql.data.constraints import refuse_unknown_values, row_checks
 from deltasql.data.writer import WriteSpec, write_files
@@ -21,31 +27,68 @@ from deltasql.errors import (
     TableNotFoundError,
     UnsupportedFeatureError,
 )
+from deltasql.metastore.snapshot.snapshot import Snapshot
 from deltasql.protocol.actions import Add
-from deltasql.protocol.schema import StructType
-from deltasql.spark.address import open_catalog, table_name
-from deltasql.spark.causes import told_by_spark
-from deltasql.spark.frame_schema import taken_schema
-from deltasql.spark.job_names import named_jobs
-from deltasql.spark.made_columns import generated_checks, has_made_columns, shaped
-from deltasql.spark.parquet_output import ParquetOutput
-from deltasql.spark.read_marks import versions_read
-from deltasql.spark.row_checks import spark_checks
-from deltasql.spark.session_zone import session_zone
-from deltasql.spark.small_frames import collect_small
-from deltasql.spark.write_options import (
+from deltasql.protocol.schema.types import StructType
+from deltasql.spark.read.read_marks import versions_read
+from deltasql.spark.session.address import open_catalog, table_name
+from deltasql.spark.session.spark_session import named_jobs, session_zone, told_by_spark
+from deltasql.spark.session.spark_types import taken_schema
+from deltasql.spark.write.parquet_output import ParquetOutput
+from deltasql.spark.write.row_expressions import (
+    generated_checks,
+    has_made_columns,
+    shaped,
+    spark_checks,
+)
+from deltasql.spark.write.write_options import (
     SESSION_OVERWRITE_MODE,
     WriteArguments,
     WriteOptions,
     parse_options,
 )
-from deltasql.spark.write_target import (
+from deltasql.spark.write.write_target import (
     AlreadyThere,
     commit_options,
     find_target,
     fit,
     plan_write,
 )
+
+_logger = logging.getLogger(__name__)
+
+SMALL_ROWS = 5_000
+
+# What Spark calls rows of unknown number that Python gave it, and steps that add none to them.
+_HANDED_OVER = "LogicalRDD"
+_STEPS = frozenset({"Project", "SubqueryAlias"})
+
+
+def collect_small(frame: DataFrame) -> pa.Table | None:
+    """Return all rows of a DataFrame if they are few and easily had, else None."""
+    try:
+        if not _may_be_small(frame):
+            return None
+        rows = frame.limit(SMALL_ROWS + 1).toArrow()
+    except Exception:
+        # Too big, or a null struct whose members are never null, which PySpark cannot show. What
+        # the writer that comes next says about the rows counts.
+        _logger.debug("The rows do not come to the driver; Spark writes them.", exc_info=True)
+        return None
+    return rows if rows.num_rows <= SMALL_ROWS else None
+
+
+def _may_be_small(frame: DataFrame) -> bool:
+    inner: Any = getattr(frame, "_jdf", None)
+    if inner is None:  # Spark Connect shows no plans
+        return False
+    plan = inner.queryExecution().optimizedPlan()
+    most = plan.maxRows()
+    if most.isDefined():
+        return int(most.get()) <= SMALL_ROWS
+    while plan.nodeName() in _STEPS:
+        plan = plan.children().apply(0)
+    return str(plan.nodeName()) == _HANDED_OVER
 
 
 def write(

@@ -1,15 +1,24 @@
-"""Rows to Parquet files by Spark's own writer, and what it left as adds.
+"""Rows to Parquet files by Spark's own writer, and what it wrote as adds.
 
 The rows that the job saw are compared with those in the files' footers: a file that got lost, or
 came twice, is found before anything is committed.
+
+Partition values by way of Spark's folder names: what Spark is given, and how they are read. Spark
+prints a timestamp in the session's zone, where an hour may come twice; it is given the time in
+UTC without a zone instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,24 +29,142 @@ from deltasql.crash import crash_point
 from deltasql.data.parquet_file import FileLayout, footer_stats, layout_of
 from deltasql.data.partitions import partition_fields
 from deltasql.data.writer import WriteSpec, file_schema
-from deltasql.errors import ConfigError, CorruptDataError, UnsupportedFeatureError
+from deltasql.errors import ConfigError, CorruptDataError, SchemaError, UnsupportedFeatureError
 from deltasql.protocol.actions import Add
-from deltasql.protocol.arrow_schema import FIELD_ID
-from deltasql.protocol.columns import physical_name
-from deltasql.protocol.files import WRITE_PREFIX
-from deltasql.protocol.schema import StructField, StructType
-from deltasql.spark.causes import told_by_spark
-from deltasql.spark.frame_schema import file_fields
-from deltasql.spark.output_columns import quoted
-from deltasql.spark.output_folder import OutputFolder, open_folder
-from deltasql.spark.partition_folders import folder_expression, folder_values
-from deltasql.spark.row_checks import SparkCheck
+from deltasql.protocol.log_names import WRITE_PREFIX
+from deltasql.protocol.schema.arrow import FIELD_ID
+from deltasql.protocol.schema.columns import MappingMode, physical_name
+from deltasql.protocol.schema.types import StructField, StructType
+from deltasql.protocol.values import parse_partition_value, print_partition_value
+from deltasql.spark.session.spark_session import told_by_spark
+from deltasql.spark.session.spark_types import file_fields
+from deltasql.spark.write.row_expressions import SparkCheck, quoted
+from deltasql.storage.durable_files import sync_directory
 from deltasql.storage.paths import encode_path
 from deltasql.storage.port import ObjectStore
 
+# Where tasks write until they are done; one that came too late may have left something.
+_UNFINISHED = "_temporary"
+_PIECE = 8 * 1024 * 1024
+
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_IN_UTC = "timestampadd(MICROSECOND, unix_micros({}), TIMESTAMP_NTZ'1970-01-01 00:00:00')"
+
 _ROWS = "rows"
+
 # Marks of files whose dates or times count by another calendar than Delta's.
 _OLD_CALENDARS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFolder:
+    """A folder of this machine, named like the folder of the table that its files belong to."""
+
+    path: Path
+    key: str
+    store: ObjectStore
+    is_inside: bool
+
+    @property
+    def uri(self) -> str:
+        """The folder as Hadoop wants it: a scheme, and the path as it is."""
+        return f"file:{self.path}"
+
+    def files(self) -> list[Path]:
+        """Return the data files in it, sorted; hidden names and unfinished files are no data."""
+        return sorted(file for file in self.path.rglob("*.parquet") if self._is_data(file))
+
+    def _is_data(self, file: Path) -> bool:
+        is_finished = file.relative_to(self.path).parts[0] != _UNFINISHED
+        return is_finished and not file.name.startswith((".", "_")) and file.is_file()
+
+    def key_of(self, file: Path) -> str:
+        """Return the key of a file in the table's store."""
+        return f"{self.key}/{file.relative_to(self.path).as_posix()}"
+
+    def keep(self, files: list[Path]) -> None:
+        """Make files durable parts of the table, before any commit names them."""
+        if not self.is_inside:
+            for file in files:
+                self._send(file)
+            return
+        for file in files:
+            _sync(file)
+        folders = {above for file in files for above in file.parents if above >= self.path}
+        for folder in sorted(folders | {self.path.parent}):
+            sync_directory(folder)
+
+    def _send(self, file: Path) -> None:
+        with file.open("rb") as source, self.store.open_output(self.key_of(file)) as sink:
+            shutil.copyfileobj(source, sink, _PIECE)
+
+
+@contextmanager
+def open_folder(store: ObjectStore, name: str) -> Iterator[OutputFolder]:
+    """Give a folder that no other write uses; what a failed write has left in it is deleted."""
+    inside = store.local_path(name)
+    if inside is None:
+        with tempfile.TemporaryDirectory(prefix="deltasql-write-") as place:
+            yield OutputFolder(Path(place) / name, name, store, is_inside=False)
+        return
+    folder = OutputFolder(Path(inside), name, store, is_inside=True)
+    try:
+        yield folder
+    except BaseException:
+        # no commit names it: the caller learns of no file before this block has ended well
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+
+
+def _sync(file: Path) -> None:
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def folder_expression(quoted: str, kind: str) -> str:
+    """Return the SQL of the value that Spark shall name folders by."""
+    return _IN_UTC.format(quoted) if kind == "timestamp" else quoted
+
+
+def folder_values(
+    folders: Sequence[str], fields: Sequence[StructField], mode: MappingMode
+) -> dict[str, str | None]:
+    """Return the partition values of a file as the log spells them, from the folders above it.
+
+    Raises:
+        SchemaError: a value is one that the log cannot spell.
+        CorruptDataError: the folders are not those of the partition columns.
+    """
+    if len(folders) != len(fields):
+        raise CorruptDataError(f"Spark left a file below {'/'.join(folders)!r}.")
+    return {
+        physical_name(field, mode): _value(folder, field, physical_name(field, mode))
+        for folder, field in zip(folders, fields, strict=True)
+    }
+
+
+def _value(folder: str, field: StructField, name: str) -> str | None:
+    found, _, escaped = folder.partition("=")
+    if unquote(found) != name:
+        raise CorruptDataError(f"Spark left a file below {folder!r}, not below {name}=….")
+    if escaped == _HIVE_NULL:
+        return None
+    text = unquote(escaped)
+    if field.type.name == "string":
+        return text or None
+    value = parse_partition_value(text, field.type)
+    try:
+        if value is not None:
+            return print_partition_value(value, field.type)
+    except (ValueError, OverflowError):
+        pass  # a year that not every reader reads
+    raise SchemaError(
+        f"The partition column {field.name} holds {text!r}, which the log cannot spell.",
+        column=field.name,
+    )
 
 
 @dataclass(frozen=True, slots=True)

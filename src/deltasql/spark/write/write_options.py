@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 import msgspec
 
-from deltasql.client.schema_changes import SchemaMode
+from deltasql.api.write.schema_changes import SchemaMode
 from deltasql.errors import BadArgumentError
 from deltasql.options import read_options
 

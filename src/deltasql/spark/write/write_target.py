@@ -6,24 +6,29 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from deltasql.catalog.repeats import WriteSummary
-from deltasql.catalog.snapshots import Snapshot
-from deltasql.client.catalog import Catalog
-from deltasql.client.creation import TableSpec
-from deltasql.client.partition_overwrite import plan_partition_overwrite
-from deltasql.client.plans import Planned, partition_filter, plan_append, plan_overwrite
-from deltasql.client.staging import CommitOptions, StagedTable
-from deltasql.client.table import Table
-from deltasql.client.write_desk import WriteTarget
+from deltasql.api.catalog import Catalog
+from deltasql.api.table import Table
+from deltasql.api.write.create import TableSpec
+from deltasql.api.write.operations import (
+    Planned,
+    partition_filter,
+    plan_append,
+    plan_overwrite,
+    plan_partition_overwrite,
+)
+from deltasql.api.write.staged_table import CommitOptions, StagedTable
+from deltasql.api.write.two_step import WriteTarget
 from deltasql.errors import (
     BadArgumentError,
     SchemaError,
     TableExistsError,
     TableNotFoundError,
 )
+from deltasql.metastore.commit.request import WriteSummary
+from deltasql.metastore.snapshot.snapshot import Snapshot
 from deltasql.protocol.actions import Add
-from deltasql.protocol.schema import StructType
-from deltasql.spark.write_options import WriteOptions
+from deltasql.protocol.schema.types import StructType
+from deltasql.spark.write.write_options import WriteOptions
 from deltasql.storage.resolve import canonical_location, location_key
 
 # The modes of an append as Delta spells them in its history.

@@ -1,0 +1,4 @@
+"""Statistics of data files: parsed with tolerance, and built for new files.
+
+Every package may import it. Start with `parse`.
+"""
