@@ -50,6 +50,7 @@ lint: setup ## Style, types, layers, file sizes, generated pages
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/file_sizes.py
+	$(BIN)/python tools/words.py
 	$(BIN)/python tools/docs.py --check
 
 fmt: setup ## Format the code

@@ -80,7 +80,7 @@ def measure(place: dict[str, Any], backend: str, big: int, per_partition: int) -
             clock.time(f"plan, {name}" if name in _PLANS else name, ask, times)
         for name, write, times in _writes(catalog, table, big):
             clock.time(name, write, times)
-        size = inspect(catalog).database.rows("database_size")[0][0]
+        size = inspect(catalog).database.fetch_all("database_size")[0][0]
     found = {name: [list(one) for one in each] for name, each in clock.samples.items()}
     return {"samples": found, "opened": opened, "bytes": int(size)}
 

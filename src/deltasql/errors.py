@@ -58,7 +58,7 @@ class DeltaSqlError(Exception):
         return _rebuild, (type(self), self.message, self.advice, self.context)
 
 
-def is_passing(told: str | None) -> bool:
+def is_retryable_code(told: str | None) -> bool:
     """Tell whether `CODE: message` is of an error that trying again may help."""
     code = (told or "").partition(":")[0]
     return any(kind.code == code and kind.retryable for kind in _kinds(DeltaSqlError))

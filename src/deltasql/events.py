@@ -164,13 +164,13 @@ class LagMeasured(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcilerSwept(Event):
+class ReconcilePassFinished(Event):
     """A reconciler has looked over all tables; `queries` counts those it has asked in all.
 
     `conflicts` is how many tables are in state conflict.
     """
 
-    name: ClassVar[str] = "reconciler_swept"
+    name: ClassVar[str] = "reconcile_pass_finished"
 
     behind: int
     missing_rows: int
@@ -181,10 +181,10 @@ class ReconcilerSwept(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcilerTroubled(Event):
+class ReconcilerFailed(Event):
     """A reconciler could not work: SQL does not answer, or contradicts itself."""
 
-    name: ClassVar[str] = "reconciler_troubled"
+    name: ClassVar[str] = "reconciler_failed"
     is_bad: ClassVar[bool] = True
 
     error_code: str

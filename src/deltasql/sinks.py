@@ -25,7 +25,7 @@ from deltasql.events import (
     LagMeasured,
     MirrorConflicted,
     MirrorFailed,
-    ReconcilerSwept,
+    ReconcilePassFinished,
     Sink,
     SnapshotOpened,
     StoreProbed,
@@ -179,7 +179,7 @@ def _count(metrics: _Metrics, event: Event) -> None:
             metrics.checkpoint_latency.labels(table).observe(event.latency_ms)
         case CheckpointFailed():
             metrics.checkpoint_failures.labels(table).inc()
-        case ReconcilerSwept():
+        case ReconcilePassFinished():
             metrics.reconciler_queries.set(event.queries)
             metrics.reconciler_sweep.set(event.latency_ms)
             metrics.stores_down.set(event.stores_down)

@@ -36,8 +36,8 @@ def test_without_a_decision_the_plan_for_both_ways_is_shown(run, contested):
     for arguments in ((), ("--dry-run",)):
         plan = rows_of(run, *arguments, code=3)
         assert [(row["difference"], row["version"], row["done"]) for row in plan] == [
-            ("foreign_commit", 1, False),
-            ("unknown_commit", 2, False),
+            ("commit_conflict", 1, False),
+            ("commit_not_in_catalog", 2, False),
         ]
         assert plan[0]["what"].startswith("replace: SQL's commit is put; recommit: becomes version")
         assert plan[1]["what"].startswith("replace: taken away; recommit: becomes version 3 of SQL")

@@ -48,7 +48,7 @@ def test_a_restored_older_backup(catalog_uri, tmp_path, backup, run):
             catalog.table("orders").append(rows(number))
     backup.put_back()
     found, _ = run("mirror", "verify", "orders", code=3)
-    assert [one["difference"] for one in found] == ["unknown_commit"] * 2
+    assert [one["difference"] for one in found] == ["commit_not_in_catalog"] * 2
     (done,), _ = run("recover", "--yes")
     assert done == {
         "table": "orders",
@@ -73,7 +73,11 @@ def test_a_lost_log_directory(catalog_uri, tmp_path, run):
     before = {file.name: file.read_bytes() for file in log_of(table).glob("*.json")}
     shutil.rmtree(log_of(table))
     found, _ = run("mirror", "verify", "orders", code=3)
-    assert {one["difference"] for one in found} == {"missing_commit", "missing_file", "wrong_hint"}
+    assert {one["difference"] for one in found} == {
+        "missing_commit",
+        "missing_file",
+        "last_checkpoint_wrong",
+    }
     (done,), _ = run("recover", "orders", "--yes")
     assert (done["adopted"], done["put"], done["version"]) == (0, 12, 11)
     assert done["what"] == "the log was lost and is rebuilt from SQL"
@@ -96,7 +100,7 @@ def test_a_cloned_database(catalog_uri, tmp_path, backup, run):
     kept = {file.name: file.read_bytes() for file in log_of(table).iterdir()}
     backup.put_back()
     found, _ = run("mirror", "verify", "orders", code=3)
-    assert [one["difference"] for one in found] == ["unknown_commit", "wrong_owner"]
+    assert [one["difference"] for one in found] == ["commit_not_in_catalog", "wrong_owner"]
     with deltasql.connect(catalog_uri) as original:
         with pytest.raises(OwnershipError):
             original.table("orders").append(rows(9))

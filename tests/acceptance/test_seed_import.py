@@ -173,7 +173,7 @@ def test_validation_is_on_by_default_and_names_what_it_compared(call, legacy, ta
 
 
 def tamper(target, statement: str) -> None:
-    """Change the book behind everybody's back."""
+    """Change the catalog behind everybody's back."""
     import adbc_driver_sqlite.dbapi
 
     path = target.removeprefix("deltasql://sqlite/").partition("?")[0]

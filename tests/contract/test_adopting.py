@@ -18,7 +18,7 @@ from deltasql.errors import (
     TableStateError,
     VacuumedError,
 )
-from deltasql.maintenance.vacuum_store import VacuumBatch, VacuumBook
+from deltasql.maintenance.vacuum_store import VacuumBatch, VacuumStore
 from deltasql.metastore.leases import Leases
 from deltasql.protocol.actions import Add, Cdc, Metadata
 from deltasql.protocol.log_names import commit_key
@@ -163,7 +163,7 @@ def test_an_emptied_combination_is_passed_over(catalog, catalog_uri, table):
     recover(catalog_uri)
     with recovered(catalog_uri) as fresh:
         database = fresh.snapshot().database
-        known = database.rows("partitions", table_id=fresh.table_id, version=3)
+        known = database.fetch_all("partitions", table_id=fresh.table_id, version=3)
         assert [text for (text,) in known] == ['{"day":"a"}']
         assert paths(fresh, where="day = 'b'", version=2) == {gone.path}
         fresh.append(rows(21, day="b"))
@@ -179,7 +179,7 @@ def test_a_file_that_vacuum_is_deleting_is_refused(catalog, table, kind):
     put_foreign(table, 2, add, cdc)
     metastore, row = inspect(catalog).metastore, table.refresh()
     leases = Leases(metastore.database, "vacuum")
-    vacuum = VacuumBook(metastore.database, leases, metastore.identity.epoch)
+    vacuum = VacuumStore(metastore.database, leases, metastore.identity.epoch)
     horizon = vacuum.horizon(row, cutoff=0, orphans_before=2**60)
     key = add.path if kind == "data" else cdc.path
     batch = VacuumBatch(frozenset({key}))

@@ -54,9 +54,9 @@ def walked(database, name):
     }
     text = database.queries.get(name, **places, **PARTS).text.replace("nullif(?2, x'')", "null")
     aliases = {alias: table for table, alias in re.findall(r"\b(dl_\w+)(?: as)? (\w+)", text)}
-    with database.read() as work:
+    with database.read() as tx:
         values = b"{}" if "?1" in text else None
-        plan = [row[3] for row in work.connection.rows(f"explain query plan {text}", values)]
+        plan = [row[3] for row in tx.connection.rows(f"explain query plan {text}", values)]
     inner = {step.split()[-1] for step in plan if step.startswith(("CO-ROUTINE", "MATERIALIZE"))}
     found = [re.match(r"SCAN (\w+)", step) for step in plan]
     return {aliases.get(one[1], one[1]) for one in found if one and one[1] not in inner}
@@ -79,8 +79,8 @@ def test_no_statement_of_sqlite_walks_over_the_rows_of_all_tables(table):
 def test_what_speaks_of_a_removed_file_later_is_found_by_its_key(table):
     database = inspect(table).database
     text = database.queries.get("tombstones_at", columns="f.path").text
-    with database.read() as work:
-        rows = work.connection.rows(f"explain query plan {text}", b"{}")
+    with database.read() as tx:
+        rows = tx.connection.rows(f"explain query plan {text}", b"{}")
     searched = [str(row[3]) for row in rows if str(row[3]).startswith("SEARCH n ")]
     assert len(searched) == 2
     assert all("(table_key=? AND file_key=?)" in one for one in searched)

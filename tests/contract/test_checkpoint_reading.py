@@ -142,8 +142,8 @@ def test_a_version_that_was_forgotten_meanwhile_is_not_read(catalog, tmp_path):
     table = a_history(catalog, tmp_path)
     source = source_of(catalog, table, 3)
     book = inspect(catalog).metastore
-    with book.database.write() as work:
-        work.run("raise_history_floor", table_id=table.table_id, floor=4)
+    with book.database.write() as tx:
+        tx.execute("raise_history_floor", table_id=table.table_id, floor=4)
     snapshot = source.snapshot
     shape = CheckpointShape(snapshot.metadata, snapshot.protocol)
     with pytest.raises(VersionNotFoundError, match="forgotten while it was read"):

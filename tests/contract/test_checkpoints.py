@@ -278,8 +278,8 @@ def test_a_lease_that_ran_out_can_be_taken_and_fences_its_old_holder(catalog_uri
         paused, quick = Leases(database, "paused", ttl_ms=0), Leases(database, "quick")
         old = paused.acquire(table.table_id, "checkpoint")
         assert quick.acquire(table.table_id, "checkpoint") is not None
-        with database.write() as work, pytest.raises(LeaseLostError):
-            paused.require(work, old)
+        with database.write() as tx, pytest.raises(LeaseLostError):
+            paused.require(tx, old)
 
 
 def test_under_a_stream_of_commits_checkpoints_are_paced(catalog_uri, tmp_path):

@@ -1,4 +1,4 @@
-"""Commits one after the other, as one state of the book has them."""
+"""Commits one after the other, as one state of the catalog has them."""
 
 import pytest
 

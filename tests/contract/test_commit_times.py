@@ -149,8 +149,8 @@ def test_versions_above_the_known_one_do_not_count(catalog_uri, tmp_path):
         known = table.refresh()
         table.append(rows(2))
         later = table.history(1)[0].committed_at
-        with inspect(catalog).database.read() as work:
-            assert version_at(work, known, later) == 1
+        with inspect(catalog).database.read() as tx:
+            assert version_at(tx, known, later) == 1
 
 
 def test_a_time_is_looked_up_by_an_index(catalog_uri, tmp_path):
@@ -171,6 +171,6 @@ def plan_of(database, name, values) -> str:
         with closing(sqlite3.connect(database.path)) as connection:
             found = connection.execute(f"explain query plan {text}", [json.dumps(values)])
             return "\n".join(row[3] for row in found)
-    with database.read() as work:
-        work.connection.execute("set local enable_seqscan to off")  # the table is small
-        return "\n".join(row[0] for row in work.connection.execute(f"explain {text}", values))
+    with database.read() as tx:
+        tx.connection.execute("set local enable_seqscan to off")  # the table is small
+        return "\n".join(row[0] for row in tx.connection.execute(f"explain {text}", values))

@@ -9,7 +9,7 @@ import deltasql
 from builders import NO_MIRROR, a_remove, a_table, an_add, rows
 from contests import BLIND, check_settled, commit_unseen, contest, refused, state_of
 from deltasql.errors import LogGapError, MalformedActionError, TableStateError
-from deltasql.maintenance.vacuum_store import VacuumBatch, VacuumBook
+from deltasql.maintenance.vacuum_store import VacuumBatch, VacuumStore
 from deltasql.metastore.commit.encode import FoundCommit
 from deltasql.metastore.commit.recommit import recommit_token
 from deltasql.metastore.leases import Leases
@@ -217,7 +217,7 @@ def test_a_file_that_vacuum_is_deleting(catalog, table):
     put_foreign(table, 1, a_foreign_file(table, 100), **BLIND)
     metastore, row = inspect(catalog).metastore, table.refresh()
     leases = Leases(metastore.database, "vacuum")
-    vacuum = VacuumBook(metastore.database, leases, metastore.identity.epoch)
+    vacuum = VacuumStore(metastore.database, leases, metastore.identity.epoch)
     horizon = vacuum.horizon(row, cutoff=0, orphans_before=2**60)
     batch = VacuumBatch(frozenset({"day=a/foreign-100.parquet"}))
     assert vacuum.mark(leases.acquire(row.table_id, "vacuum"), row, horizon, batch)

@@ -57,7 +57,7 @@ def test_what_was_built_on_a_replaced_commit_is_taken_away_and_kept(catalog, tab
     """Left there, it would become the version of a history that its writer never saw."""
     foreign = contest(table, ours=(10, 11), theirs=(100, 101, 102, 103))
     kinds = [one.difference for one in catalog.mirror.verify("orders")]
-    assert kinds == [Difference.FOREIGN_COMMIT] * 2 + [Difference.UNKNOWN_COMMIT] * 2
+    assert kinds == [Difference.COMMIT_CONFLICT] * 2 + [Difference.COMMIT_NOT_IN_CATALOG] * 2
     done = catalog.mirror.repair("orders", replace=True)
     assert [one.done for one in done] == [True] * 4
     assert ["taken away" in one.what for one in done] == [False, False, True, True]
@@ -206,7 +206,7 @@ def test_a_foreign_writer_that_goes_on_meanwhile_is_noticed(catalog, table, poin
         catalog.mirror.repair("orders", replace=True)
     assert later
     assert table.state == "conflict"
-    assert Difference.FOREIGN_COMMIT in [one.difference for one in catalog.mirror.verify("orders")]
+    assert Difference.COMMIT_CONFLICT in [one.difference for one in catalog.mirror.verify("orders")]
     catalog.mirror.repair("orders", replace=True)
     assert saved(table)[commit_name(4)] == later[0]
     assert (table.version, ids(table)) == (3, [1, 10, 11])

@@ -151,9 +151,9 @@ def test_a_purge_leaves_no_rows_of_work(catalog, table, tmp_path):
     for number, one in enumerate((table, other)):
         one.append(rows(1))
         key = one.table_id
-        with database.write() as work:
-            work.run_many("insert_vacuum_marks", {"key": ["x"]}, table_id=key)
-            work.run(
+        with database.write() as tx:
+            tx.execute_many("insert_vacuum_marks", {"key": ["x"]}, table_id=key)
+            tx.execute(
                 "note_open_work",
                 table_id=key,
                 purpose=f"write:{number}",
@@ -281,10 +281,10 @@ def test_a_purge_that_died_frees_the_location_when_its_lease_is_over(
 
     def stop():
         database = inspect(catalog).database
-        with database.write() as work:  # as if the dead process had it a while ago
+        with database.write() as tx:  # as if the dead process had it a while ago
             long_ago = database.queries.constants["long_ago"]
             text = f"update dl_leases set expires_at = {long_ago}, holder = 'dead'"
-            work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
+            tx.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
         raise StopError
 
     with hooked(once("before-purge", stop)), pytest.raises(StopError):

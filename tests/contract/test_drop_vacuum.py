@@ -68,7 +68,9 @@ def require_finished(stage):
     assert stage.files() == {"kept.parquet"}
     assert not book_row(stage).is_vacuuming
     assert (
-        inspect(stage.catalog).database.rows("vacuum_marks", table_id=stage.table.table_id, most=1)
+        inspect(stage.catalog).database.fetch_all(
+            "vacuum_marks", table_id=stage.table.table_id, most=1
+        )
         == []
     )
     stage.table.commit([stage.add("fresh.parquet")])

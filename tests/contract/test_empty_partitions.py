@@ -14,7 +14,9 @@ DAYS = [f"d{number}" for number in range(6)]
 def days_of(table, version=None) -> list[str]:
     """The combinations that a filter would be decided by."""
     snapshot = table.snapshot(version=version)
-    found = snapshot.database.rows("partitions", table_id=table.table_id, version=snapshot.version)
+    found = snapshot.database.fetch_all(
+        "partitions", table_id=table.table_id, version=snapshot.version
+    )
     return sorted(text for (text,) in found)
 
 

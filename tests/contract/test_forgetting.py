@@ -1,4 +1,4 @@
-"""Retention of the book: old versions are forgotten, and everything since stays what it is."""
+"""Retention of the catalog: old versions are forgotten, and everything since stays what it is."""
 
 from datetime import timedelta
 from pathlib import Path

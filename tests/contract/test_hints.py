@@ -71,7 +71,7 @@ def test_a_watch_sees_the_commits_of_others_once(catalog, tmp_path):
     try:
         assert not watch.heard(0.0)
         table.commit([an_add("f")])
-        database.tell_commits([table.table_id])
+        database.notify_commits([table.table_id])
         assert watch.heard(10.0)
         assert not watch.heard(0.0)
     finally:

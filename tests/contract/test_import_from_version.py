@@ -207,9 +207,9 @@ def test_what_the_oldest_version_has_from_before_is_compared(catalog, tmp_path, 
     first = do_import(catalog, root, from_version=OLDEST).row
     assert validated(catalog).is_equal
     text = text.format(t=first.table_id, k=first.table_key)
-    with inspect(catalog).database.write() as work:
+    with inspect(catalog).database.write() as tx:
         is_sqlite = inspect(catalog).database.dialect.name == "sqlite"
-        work.connection.execute(text if is_sqlite else text.encode())
+        tx.connection.execute(text if is_sqlite else text.encode())
     outcome = validated(catalog)
     assert check in [one.name for one in outcome.failed]
     assert verdict_of(inspect(catalog).metastore.table("t")) is Verdict.DIFFERENT

@@ -18,7 +18,7 @@ ENDED = (
 )
 ONE_ENDED = f"file_id = {ENDED}"
 TXN = "(select min(app_id) from dl_txn_actions where table_id = '{t}')"
-# what is done to the book, and which comparison must notice
+# what is done to the catalog, and which comparison must notice
 WRONGS = {
     "a file is missing": (f"delete from dl_files where file_id = {LIVE}", "files"),
     "a file has another size": (
@@ -139,8 +139,8 @@ def spoil(catalog, text):
     row = inspect(catalog).metastore.table("t")
     other_key = "randomblob(16)" if database.dialect.name == "sqlite" else "gen_random_uuid()"
     text = text.format(t=row.table_id, other_key=other_key)
-    with database.write() as work:
-        work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
+    with database.write() as tx:
+        tx.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
 
 
 def verdict(catalog):
@@ -172,7 +172,7 @@ def test_a_wrong_row_is_found(catalog, source, wrong):
         ("a file is missing", "missing_file"),
         ("a file lives twice", "extra_file"),
         ("a file has another size", "other_size"),
-        ("a file has other statistics", "other_words"),
+        ("a file has other statistics", "metadata_differs"),
         ("a file of the past is missing", "missing_file"),
     ],
 )

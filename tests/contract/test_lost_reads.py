@@ -15,8 +15,8 @@ def test_a_read_that_loses_its_connection_at_the_end(postgres_server, tmp_path):
         table = a_table(catalog, tmp_path)
         table.append(rows(1))
         database = table.snapshot().database
-        with pytest.raises(CatalogUnavailableError) as caught, database.read() as work:
-            work.rows("all_tables")
+        with pytest.raises(CatalogUnavailableError) as caught, database.read() as tx:
+            tx.fetch_all("all_tables")
             with psycopg.connect(postgres_server.dsn(), autocommit=True) as admin:
                 admin.execute(
                     "select pg_terminate_backend(pid, 5000) from pg_stat_activity "

@@ -48,7 +48,7 @@ def test_a_new_database_gets_every_migration_once(database):
 def test_many_processes_may_initialize_at_once(database, catalog_uri):
     failures = []
 
-    def work() -> None:
+    def tx() -> None:
         try:
             with deltasql.connect(catalog_uri) as catalog:
                 catalog.create_if_missing()
@@ -56,7 +56,7 @@ def test_many_processes_may_initialize_at_once(database, catalog_uri):
         except BaseException as error:  # noqa: BLE001 (reported below)
             failures.append(error)
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
+    threads = [threading.Thread(target=tx) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -73,10 +73,10 @@ def test_a_schema_and_its_identity_appear_together(database, catalog_uri, monkey
 
     @contextmanager
     def watched(self, **options):
-        with original(self, **options) as work:
-            yield work
+        with original(self, **options) as tx:
+            yield tx
         with self.read() as look:
-            seen.append(len(look.rows("catalog_row")))
+            seen.append(len(look.fetch_all("catalog_row")))
 
     monkeypatch.setattr(type(database), "write", watched)
     initialize(database)
@@ -87,8 +87,8 @@ def test_a_schema_and_its_identity_appear_together(database, catalog_uri, monkey
 
 def test_a_schema_newer_than_the_code_is_refused(database, catalog_uri):
     initialize(database)
-    with database.write() as work:
-        work.run("apply_schema_version", version=999, name="future", now=1)
+    with database.write() as tx:
+        tx.execute("apply_schema_version", version=999, name="future", now=1)
     for refused in (
         lambda: migrations.migrate(database, "id", now=1),
         lambda: migrations.require_current(database),
@@ -98,17 +98,17 @@ def test_a_schema_newer_than_the_code_is_refused(database, catalog_uri):
             refused()
 
 
-def execute(work, text: str) -> None:
-    is_sqlite = hasattr(work.connection, "rows")
-    work.connection.execute(text if is_sqlite else text.encode())
+def execute(tx, text: str) -> None:
+    is_sqlite = hasattr(tx.connection, "rows")
+    tx.connection.execute(text if is_sqlite else text.encode())
 
 
 def test_a_catalog_of_a_development_version_is_refused(database, catalog_uri, tmp_path):
     with deltasql.connect(catalog_uri) as catalog:
         a_table(catalog, tmp_path)
-    with database.write() as work:
-        execute(work, "update dl_schema_version set name = 'foundation'")
-        work.run("apply_schema_version", version=14, name="new_versions", now=1)
+    with database.write() as tx:
+        execute(tx, "update dl_schema_version set name = 'foundation'")
+        tx.execute("apply_schema_version", version=14, name="new_versions", now=1)
     for refused in (
         lambda: initialize(database),
         lambda: migrations.require_current(database),

@@ -9,7 +9,7 @@ from builders import a_table, ids, rows
 from deltasql.api.write.driver import Commit, once, write_table
 from deltasql.api.write.operations import plan_alter
 from deltasql.api.write.schema_changes import RowsInPlace
-from deltasql.api.write.staged_table import CommitOptions
+from deltasql.api.write.table_write import CommitOptions
 from deltasql.errors import CommitConflictError, ConstraintViolationError, UnsupportedFeatureError
 from deltasql.protocol.schema.types import STRING, StructField
 from deltasql.testing import inspect

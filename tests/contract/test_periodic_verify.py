@@ -14,7 +14,7 @@ from deltasql.events import (
     FindingsCounted,
     LogDiffers,
     LogVerified,
-    ReconcilerTroubled,
+    ReconcilerFailed,
     fan_out,
 )
 from deltasql.mirror.worker.alerts import AlertDesk
@@ -146,7 +146,7 @@ def test_a_difference_is_an_event_an_alert_and_a_number(world, catalog, tmp_path
     flip(log_of(table) / commit_key(1))
     job.step(NEVER)
     (event,) = world.told(LogDiffers)
-    assert (event.key, event.version, event.difference) == (commit_key(1), 1, "changed_commit")
+    assert (event.key, event.version, event.difference) == (commit_key(1), 1, "commit_bytes_differ")
     (alert,) = alerts
     assert (alert.kind, alert.severity) == ("mirror_differs_critical", "critical")
     assert commit_key(1) in alert.text()
@@ -208,7 +208,7 @@ def test_several_workers_do_it_once(world, catalog, tmp_path):
         world.clock.now += HOUR
     turns = [event.table for event in world.told(LogVerified)]
     assert sorted(turns) == ["t0", "t1", "t2"]
-    assert world.told(ReconcilerTroubled) == []
+    assert world.told(ReconcilerFailed) == []
 
 
 def test_a_table_that_another_worker_verifies_is_left_to_it(world, catalog, tmp_path):
@@ -262,7 +262,7 @@ def test_a_store_that_fails_is_told_and_stops_no_other_table(world, tmp_path):
     world.faults.append(Fault(Kind.FAIL_BEFORE, "list_from", times=10**9))
     job = job_of(world.connect())
     job.step(NEVER)
-    assert [event.table for event in world.told(ReconcilerTroubled)] == [bad.name]
+    assert [event.table for event in world.told(ReconcilerFailed)] == [bad.name]
     assert world.connect().mirror.status("bad")["verified_at"] is None
     world.faults.clear()
     world.clock.now += DAY
@@ -276,7 +276,7 @@ def test_a_worker_that_ends_gives_the_comparison_up(world, catalog, tmp_path):
     stop = threading.Event()
     stop.set()
     job_of(catalog).step(stop)
-    assert world.told(LogVerified) == world.told(ReconcilerTroubled) == []
+    assert world.told(LogVerified) == world.told(ReconcilerFailed) == []
     assert inspect(catalog).connection.leases.acquire(table.table_id, PURPOSE) is not None
 
 
@@ -294,7 +294,7 @@ def test_a_long_comparison_keeps_its_lease(world, catalog, tmp_path):
 
     job.monotonic = slow
     job.step(NEVER)
-    assert world.told(ReconcilerTroubled) == []
+    assert world.told(ReconcilerFailed) == []
     assert len(world.told(LogVerified)) == 1
 
 

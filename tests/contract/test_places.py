@@ -35,8 +35,8 @@ def around(catalog, tmp_path, place):
 def test_only_tables_around_a_place_are_read(catalog, tmp_path, place, found):
     catalog.create_table("inner", location=str(tmp_path / "a/b"), schema=SCHEMA)
     # a table inside of another comes from catalogs that are older than the check
-    with inspect(catalog).database.write() as work:
-        work.run(
+    with inspect(catalog).database.write() as tx:
+        tx.execute(
             "insert_table",
             table_id="00000000-0000-4000-8000-000000000000",
             namespace="",
@@ -72,8 +72,8 @@ def test_a_table_in_or_around_another_is_refused(catalog, tmp_path, place):
 SPELLINGS = ["az://c/lake/orders", "abfss://c@account.dfs.core.windows.net/lake/orders"]
 
 
-def put_row(work, number, name, location):
-    work.run(
+def put_row(tx, number, name, location):
+    tx.execute(
         "insert_table",
         table_id=f"00000000-0000-4000-8000-00000000000{number}",
         namespace="",
@@ -92,9 +92,9 @@ def put_row(work, number, name, location):
 
 @pytest.mark.parametrize(("first", "second"), [SPELLINGS, SPELLINGS[::-1]])
 def test_a_container_of_azure_is_one_place_in_both_spellings(catalog, table, first, second):
-    with inspect(catalog).database.write() as work:
-        put_row(work, 1, "theirs", first)
-        put_row(work, 2, "beside", first + "2")
+    with inspect(catalog).database.write() as tx:
+        put_row(tx, 1, "theirs", first)
+        put_row(tx, 2, "beside", first + "2")
     book = inspect(catalog).metastore
     row = replace(book.table("orders"), name="new", table_id="x")
     found = {}

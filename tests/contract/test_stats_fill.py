@@ -41,8 +41,8 @@ def do_import(catalog, source, **options):
 
 def columns(catalog):
     book = inspect(catalog).metastore
-    with book.database.read() as work:
-        return load_columns(work, book.table("t").table_id)
+    with book.database.read() as tx:
+        return load_columns(tx, book.table("t").table_id)
 
 
 def planned(catalog, where, version=None):
@@ -55,15 +55,15 @@ def planned(catalog, where, version=None):
 def without_index(catalog, wanted):
     """What the same plans give where only each file's own statistics decide."""
     database = inspect(catalog).database
-    with database.write() as work:
+    with database.write() as tx:
         text = "update dl_stats_columns set since_version = since_version + 1000000"
-        work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
+        tx.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
     try:
         return [planned(catalog, where) for where in wanted]
     finally:
-        with database.write() as work:
+        with database.write() as tx:
             text = "update dl_stats_columns set since_version = since_version - 1000000"
-            work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
+            tx.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
 
 
 def predicates(seed: int) -> list[str]:
@@ -105,9 +105,9 @@ def test_plans_by_the_index_are_those_of_the_statistics(catalog, source):
 def test_the_index_is_what_answers(catalog, source):
     do_import(catalog, source)
     database = inspect(catalog).database
-    with database.write() as work:
+    with database.write() as tx:
         text = "delete from dl_stats_num"
-        work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
+        tx.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
     assert planned(catalog, "id = 75") == []
 
 

@@ -98,5 +98,7 @@ def test_the_in_flight_entry_of_a_forgotten_transaction_ends_with_it(catalog, ta
 
 
 def count_in_flight(database, table):
-    with database.read() as work:
-        return int(work.rows("oldest_open_work", table_id=table.table_id, now=0)[0][0] is not None)
+    with database.read() as tx:
+        return int(
+            tx.fetch_all("oldest_open_work", table_id=table.table_id, now=0)[0][0] is not None
+        )

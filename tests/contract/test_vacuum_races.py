@@ -26,28 +26,28 @@ def stage(catalog_uri, tmp_path):
 
 def test_files_of_a_long_transaction_stay_until_it_ends(stage, monkeypatch):
     ticks = {"s": 0.0}
-    work = inspect(stage.catalog).in_flight
-    monkeypatch.setattr(work, "monotonic", lambda: ticks["s"])
+    tx = inspect(stage.catalog).in_flight
+    monkeypatch.setattr(tx, "monotonic", lambda: ticks["s"])
     with stage.catalog.transaction() as tx:
         tx.table("orders").append(rows(7))
         (written,) = stage.files()
         ticks["s"] = NOTED_AFTER_S + 1
-        work.note_slow()
+        tx.note_slow()
         stage.pass_days(30)
-        work.note_slow()
+        tx.note_slow()
         moment = (stage.now - 29 * DAY) / 1000
         os.utime(stage.place / written, (moment, moment))
         assert stage.vacuum() == set()
     assert ids(stage.table) == [7]
-    assert inspect(stage.catalog).database.rows(
+    assert inspect(stage.catalog).database.fetch_all(
         "oldest_open_work", table_id=stage.table.table_id, now=stage.now
     ) == [(None,)]
 
 
 def test_a_writer_that_was_silent_for_too_long_commits_nothing(stage, monkeypatch):
     ticks = {"s": 0.0}
-    work = inspect(stage.catalog).in_flight
-    monkeypatch.setattr(work, "monotonic", lambda: ticks["s"])
+    tx = inspect(stage.catalog).in_flight
+    monkeypatch.setattr(tx, "monotonic", lambda: ticks["s"])
     with pytest.raises(deltasql.errors.DeltaSqlError) as caught, stage.catalog.transaction() as tx:
         tx.table("orders").append(rows(7))
         (written,) = stage.files()
@@ -62,8 +62,8 @@ def test_a_writer_that_was_silent_for_too_long_commits_nothing(stage, monkeypatc
 def test_a_note_that_vacuum_gave_up_refuses_the_commit(stage, monkeypatch):
     """The writer was noted, then stopped for so long that its note expired during its commit."""
     ticks = {"s": 0.0}
-    work = inspect(stage.catalog).in_flight
-    monkeypatch.setattr(work, "monotonic", lambda: ticks["s"])
+    tx = inspect(stage.catalog).in_flight
+    monkeypatch.setattr(tx, "monotonic", lambda: ticks["s"])
     committer = inspect(stage.catalog).metastore.committer
     commit = committer.commit
 
@@ -165,19 +165,19 @@ def test_a_clone_made_while_vacuum_runs_is_refused_or_spared(stage):
 
 
 def test_what_is_committed_between_plan_and_mark_stays(stage, monkeypatch):
-    from deltasql.maintenance.vacuum_store import VacuumBook
+    from deltasql.maintenance.vacuum_store import VacuumStore
 
     stage.put("left.parquet")
     stage.put("other.parquet")
     stage.pass_days(30)
-    mark = VacuumBook.mark
+    mark = VacuumStore.mark
 
     def commit_then_mark(self, *arguments):
         if stage.table.version == 0:
             stage.table.commit([an_add("left.parquet", day=None, partition_values={})])
         return mark(self, *arguments)
 
-    monkeypatch.setattr(VacuumBook, "mark", commit_then_mark)
+    monkeypatch.setattr(VacuumStore, "mark", commit_then_mark)
     assert stage.vacuum() == {"other.parquet"}
     assert stage.files() == {"left.parquet"}
 
@@ -212,19 +212,19 @@ def a_change(path):
 
 @pytest.mark.parametrize("moment", ["horizon", "mark"])
 def test_change_data_committed_while_vacuum_plans_stays(stage, monkeypatch, moment):
-    from deltasql.maintenance.vacuum_store import VacuumBook
+    from deltasql.maintenance.vacuum_store import VacuumStore
 
     stage.put("_change_data/slow.parquet")
     stage.put("_change_data/left.parquet")
     stage.pass_days(30)
-    whole = getattr(VacuumBook, moment)
+    whole = getattr(VacuumStore, moment)
 
     def commit_first(self, *arguments, **options):
         if stage.table.version == 0:
             stage.table.commit([a_change("_change_data/slow.parquet"), stage.add("a.parquet")])
         return whole(self, *arguments, **options)
 
-    monkeypatch.setattr(VacuumBook, moment, commit_first)
+    monkeypatch.setattr(VacuumStore, moment, commit_first)
     assert stage.vacuum() == {"_change_data/left.parquet"}
     assert stage.files() == {"_change_data/slow.parquet", "a.parquet"}
 
@@ -249,8 +249,8 @@ def test_change_data_that_is_being_deleted_is_refused_to_a_commit(stage):
 def test_files_of_a_noted_write_stay_where_its_clock_and_the_stores_differ(stage):
     stage.put("young.parquet")
     stage.put("old.parquet", age_days=1)
-    with inspect(stage.catalog).database.write() as work:
-        work.run(
+    with inspect(stage.catalog).database.write() as tx:
+        tx.execute(
             "note_open_work",
             table_id=stage.table.table_id,
             purpose="write:1",

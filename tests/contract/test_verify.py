@@ -9,7 +9,7 @@ import deltasql
 from builders import a_table, an_add, rows, some
 from deltasql.metastore.log_state import LogFiles
 from deltasql.mirror import compare as log_parity
-from deltasql.mirror.compare import Difference, Effort, compare_log
+from deltasql.mirror.compare import Difference, VerifyThrottle, compare_log
 from deltasql.protocol.log_names import LAST_CHECKPOINT, checkpoint_path, commit_key
 from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
@@ -98,7 +98,7 @@ def test_what_is_missing_is_put_again(catalog, table):
         Difference.MISSING_COMMIT,
         Difference.MISSING_COMMIT,
         Difference.MISSING_FILE,
-        Difference.WRONG_HINT,
+        Difference.LAST_CHECKPOINT_WRONG,
     ]
     plan = catalog.mirror.repair("orders", dry_run=True)
     assert all(one.done for one in some(plan))
@@ -120,7 +120,7 @@ def test_foreign_bytes_go_only_by_the_operators_word_and_are_kept(catalog, table
     foreign = b'{"commitInfo":{"timestamp":1}}\n'
     file = log_of(table) / commit_key(7)
     file.write_bytes(foreign)
-    assert kinds(catalog) == [Difference.CHANGED_COMMIT]
+    assert kinds(catalog) == [Difference.COMMIT_BYTES_DIFFER]
     assert [one.done for one in catalog.mirror.repair("orders")] == [False]
     assert file.read_bytes() == foreign
     (done,) = catalog.mirror.repair("orders", replace=True)
@@ -134,7 +134,7 @@ def test_foreign_bytes_go_only_by_the_operators_word_and_are_kept(catalog, table
 def test_a_foreign_commit_above_sql_is_shown_and_never_replaced(catalog, table):
     file = log_of(table) / commit_key(13)
     file.write_bytes(b'{"commitInfo":{"timestamp":1}}\n')
-    assert kinds(catalog) == [Difference.UNKNOWN_COMMIT]
+    assert kinds(catalog) == [Difference.COMMIT_NOT_IN_CATALOG]
     assert [one.done for one in catalog.mirror.repair("orders", replace=True)] == [False]
     assert file.exists()
 
@@ -144,7 +144,7 @@ def test_a_conflict_is_settled_by_replacing_and_commits_go_on(catalog, table):
     file.write_bytes(b'{"commitInfo":{"timestamp":1}}\n')
     table.commit([an_add("ours")])
     assert table.state == "conflict"
-    assert Difference.FOREIGN_COMMIT in kinds(catalog)
+    assert Difference.COMMIT_CONFLICT in kinds(catalog)
     assert all(one.done for one in some(catalog.mirror.repair("orders", replace=True)))
     assert table.state == "active"
     assert table.commit([an_add("next")]) == 14
@@ -157,7 +157,7 @@ def test_what_stands_on_a_contested_commit_is_settled_with_it(catalog, table):
         foreign = f'{{"commitInfo":{{"timestamp":{version},"isBlindAppend":true}}}}\n'
         (log_of(table) / commit_key(version)).write_text(foreign)
     table.commit([an_add("ours")])
-    assert kinds(catalog) == [Difference.FOREIGN_COMMIT, Difference.UNKNOWN_COMMIT]
+    assert kinds(catalog) == [Difference.COMMIT_CONFLICT, Difference.COMMIT_NOT_IN_CATALOG]
     assert [one.done for one in catalog.mirror.repair("orders")] == [False, False]
     done = catalog.mirror.repair("orders", recommit=True)
     assert [one.done for one in done] == [True, True]
@@ -177,10 +177,12 @@ def test_a_right_checkpoint_that_nobody_recorded_is_no_stranger(catalog, table):
     """Its worker died between the put and the record."""
     catalog.mirror.checkpoint("orders", 11)
     database = inspect(catalog).database
-    with database.write() as work:
+    with database.write() as tx:
         text = "delete from dl_log_files where version = 11"
-        work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
-    assert kinds(catalog) == [Difference.WRONG_HINT]  # it names one that SQL does not know of
+        tx.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
+    assert kinds(catalog) == [
+        Difference.LAST_CHECKPOINT_WRONG
+    ]  # it names one that SQL does not know of
     catalog.mirror.repair("orders")
     assert kinds(catalog) == []
 
@@ -189,7 +191,7 @@ def test_a_hint_at_a_checkpoint_that_is_not_there_is_wrong(catalog, table):
     hint = log_of(table) / LAST_CHECKPOINT
     good = hint.read_bytes()
     hint.write_bytes(b'{"version":11,"size":3}\n')
-    assert kinds(catalog) == [Difference.WRONG_HINT]
+    assert kinds(catalog) == [Difference.LAST_CHECKPOINT_WRONG]
     catalog.mirror.repair("orders")
     assert hint.read_bytes() == good
 
@@ -213,7 +215,7 @@ def test_a_hint_that_is_about_to_be_moved_is_no_difference(catalog, table):
         LogFiles(metastore.database),
         metastore.table("orders"),
         table.store,
-        Effort(pause=pause),
+        VerifyThrottle(pause=pause),
     )
 
     assert found == []

@@ -11,7 +11,7 @@ import pytest
 
 import deltasql
 from builders import SCHEMA, a_table, an_add
-from deltasql.events import LogDiffers, LogVerified, ReconcilerTroubled
+from deltasql.events import LogDiffers, LogVerified, ReconcilerFailed
 from deltasql.mirror.object_tags import ROTATION, CommitTag, ObjectTags
 from deltasql.protocol.log_names import LOG_FOLDER, checkpoint_path, commit_key
 from deltasql.settings import MirrorSettings, Settings
@@ -68,8 +68,8 @@ class World:
 
     def sql(self, text: str) -> None:
         database = inspect(self.catalog).database
-        with database.write() as work:
-            work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
+        with database.write() as tx:
+            tx.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
 
     def end_leases(self) -> None:
         long_ago = inspect(self.catalog).database.queries.constants["long_ago"]
@@ -89,7 +89,7 @@ class World:
         for store in self.stores:
             store.calls.clear()
         self.catalog.mirror.reconciler().verify.step(NEVER)
-        assert self.told(ReconcilerTroubled) == []
+        assert self.told(ReconcilerFailed) == []
         return self.told(LogVerified)[-1]
 
     def told(self, kind) -> list:
@@ -262,7 +262,7 @@ def test_bytes_that_change_under_their_tag_are_found_within_a_rotation(world):
     world.create(versions=12)
     is_local = world.location.startswith("/")
     good = (_rot_on_disk if is_local else _rot_in_memory)(world, commit_key(7))
-    finding = [("changed_commit", commit_key(7))]
+    finding = [("commit_bytes_differ", commit_key(7))]
     assert [world.found() for _ in range(7)] == [[]] * 7
     assert [world.found() for _ in range(3)] == [finding] * 3
     world.raw.put(commit_key(7), good)
@@ -366,7 +366,7 @@ def test_commits_go_on_while_a_log_is_verified(world):
         finally:
             stop.set()
             thread.join(60)
-    assert failures == world.told(ReconcilerTroubled) == world.told(LogDiffers) == []
+    assert failures == world.told(ReconcilerFailed) == world.told(LogDiffers) == []
     assert [event.findings for event in world.told(LogVerified)] == [0] * 12
     table.wait_mirrored(timeout=30)
     assert world.verify().findings == 0

@@ -8,7 +8,7 @@ import pytest
 import deltasql
 from builders import a_table, an_add
 from deltasql.events import CheckpointWritten, VersionMirrored
-from deltasql.mirror.worker.limits import Rate
+from deltasql.mirror.worker.limits import RateLimiter
 from deltasql.settings import MirrorSettings, Settings
 from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
@@ -43,7 +43,7 @@ def test_a_worker_puts_no_faster_than_its_limit(connect, tmp_path, events):
     for number in range(59):
         table.commit([an_add(f"f{number}")])
     worker = catalog.mirror.reconciler()
-    worker.puts = Rate(10.0, 10.0, monotonic=clock)
+    worker.puts = RateLimiter(10.0, 10.0, monotonic=clock)
     moments = []
 
     def note(event) -> None:
@@ -87,7 +87,7 @@ def test_a_worker_that_waits_for_its_limit_can_be_stopped(connect, tmp_path):
     a_table(catalog, tmp_path)
     worker = catalog.mirror.reconciler()
     worker.verify = None
-    worker.puts = Rate(0.001)
+    worker.puts = RateLimiter(0.001)
     worker.puts.try_take()
     thread = threading.Thread(target=worker.run, args=(stop,))
     thread.start()
@@ -105,7 +105,7 @@ def test_checkpoints_keep_to_their_limit_and_the_end_waits_for_none(connect, tmp
             table.commit([an_add(f"f{number}")])
     clock, worker = Clock(), catalog.mirror.reconciler()
     checkpoints = inspect(catalog).mirroring.checkpoints
-    checkpoints.rate = Rate(1 / 60, monotonic=clock)
+    checkpoints.rate = RateLimiter(1 / 60, monotonic=clock)
     worker.run_once()
     thread = threading.Thread(target=checkpoints.finish)
     thread.start()

@@ -134,7 +134,9 @@ def test_monitoring_quotes_the_alerts_as_they_are_told():
         lag_alert("orders", 301, 7, WARN, CRITICAL),
         stuck_alert("orders", 1500, 5, "DS403: The store refused the credentials."),
         conflict,
-        differs_alert("orders", [Finding(Difference.WRONG_HINT, "key", 7, "is not there")] * 2),
+        differs_alert(
+            "orders", [Finding(Difference.LAST_CHECKPOINT_WRONG, "key", 7, "is not there")] * 2
+        ),
         differs_alert("orders", [Finding(Difference.MISSING_COMMIT, "key", 7, "is not there")]),
         failure_alert("orders", 7, "DS000: unexpected"),
         database_alert(CatalogUnavailableError()),

@@ -115,8 +115,8 @@ def _change(catalog: deltasql.Catalog, change: str) -> None:
     elif change == "drop":
         catalog.drop("orders")
     elif change == "conflict":
-        with database.write() as work:
-            work.run("conflict_state", table_id=table.table_id)
+        with database.write() as tx:
+            tx.execute("conflict_state", table_id=table.table_id)
     else:
         with database._pool.connection() as connection:
             connection.execute("update dl_catalog set epoch = epoch + 1")
@@ -295,8 +295,8 @@ def test_fence_raises_the_time_and_never_lowers_it(opened):
     committer = inspect(catalog).metastore.committer
     last = table.refresh().last_ict
     for ceiling, expected in ((last - 1, last), (last + 5, last + 5)):
-        with committer.database.write() as work:
-            committer._calls.fence(work, table.table_id, ceiling)
+        with committer.database.write() as tx:
+            committer._calls.fence(tx, table.table_id, ceiling)
         assert table.refresh().last_ict == expected
 
 

@@ -136,8 +136,8 @@ def test_times_that_run_ahead_of_the_clock_slow_groups_down(opened, monkeypatch,
     table.commit([an_add("warm")])
     committer = inspect(catalog).metastore.committer
     ahead = table.refresh().last_ict + ahead_ms
-    with committer.database.write() as work:
-        work.run("raise_last_ict", table_id=table.table_id, ict=ahead)
+    with committer.database.write() as tx:
+        tx.execute("raise_last_ict", table_id=table.table_id, ict=ahead)
     slept = []
     monkeypatch.setattr(committer, "sleep", slept.append)
     outcomes = commit_in_one_group(catalog, table, _appends(table, 4))

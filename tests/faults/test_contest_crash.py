@@ -44,9 +44,9 @@ def end_leases(uri: str) -> None:
     """Let the minute pass that a killed repair keeps others out."""
     with deltasql.connect(uri) as catalog:
         database = inspect(catalog).database
-        with database.write() as work:
+        with database.write() as tx:
             text = f"update dl_leases set expires_at = {database.queries.constants['long_ago']}"
-            work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
+            tx.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
 
 
 def check(uri: str, way: str) -> None:

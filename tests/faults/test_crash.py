@@ -90,9 +90,9 @@ def test_killed_at_a_point_of_the_worker(catalog_uri, tmp_path, point):
     with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:
         catalog.create_if_missing()
         database = inspect(catalog).database
-        with database.write() as work:
+        with database.write() as tx:
             text = f"update dl_leases set expires_at = {database.queries.constants['long_ago']}"
-            work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
+            tx.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
     code, err = _work_as_worker(catalog_uri, tmp_path, {})
     assert code == 0, err
     with deltasql.connect(catalog_uri, settings=NO_MIRROR) as catalog:

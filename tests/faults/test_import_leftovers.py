@@ -124,8 +124,8 @@ def test_metadata_closes_columns_with_adds_and_without(catalog_uri, tmp_path, ha
         more = [add("y", 1)] if has_add else []
         write_commit(root, 1, [metadata((("id", "string"), ("p", "string"))), *more])
         done = do_import(catalog, root, resume=True)
-        with inspect(catalog).database.read() as work:
-            rows = work.rows("stats_columns", table_id=done.row.table_id)
+        with inspect(catalog).database.read() as tx:
+            rows = tx.fetch_all("stats_columns", table_id=done.row.table_id)
         assert ("id", "long", 1) in [(row[1], row[2], row[5]) for row in rows]
 
 

@@ -156,7 +156,7 @@ def test_nobody_ends_the_index_that_another_run_has_begun(catalog_uri, tmp_path,
         done = do_import(catalog, root)
         assert turns == ["B"]
         assert files_of(catalog, done.row.table_id, where="id > 450") == ["f5"]
-        columns = inspect(catalog).database.rows("stats_columns", table_id=done.row.table_id)
+        columns = inspect(catalog).database.fetch_all("stats_columns", table_id=done.row.table_id)
         assert len([row for row in columns if row[5] is None]) == 1
 
 

@@ -24,8 +24,8 @@ QUICK = ReconciliationConfig(interval=timedelta(seconds=0.2), poll=timedelta(sec
 
 def sql(catalog, text: str) -> None:
     database = inspect(catalog).database
-    with database.write() as work:
-        work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
+    with database.write() as tx:
+        tx.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
 
 
 @contextmanager

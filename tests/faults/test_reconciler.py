@@ -14,9 +14,9 @@ import pytest
 import deltasql
 from builders import a_table, an_add, rows
 from deltasql.errors import AccessDeniedError, ConfigError, StorageUnavailableError
-from deltasql.events import LagMeasured, ReconcilerSwept, ReconcilerTroubled
+from deltasql.events import LagMeasured, ReconcilePassFinished, ReconcilerFailed
 from deltasql.mirror.worker.alerts import AlertDesk
-from deltasql.mirror.worker.limits import Breakers
+from deltasql.mirror.worker.limits import CircuitBreakers
 from deltasql.mirror.worker.reconciler import MirrorReconciler, ReconciliationConfig
 from deltasql.protocol.log_names import commit_key
 from deltasql.settings import MirrorSettings, Settings
@@ -74,7 +74,7 @@ def alerts():
 def reconciler(catalog, alerts):
     made = catalog.mirror.reconciler(QUICK)
     made.desk = AlertDesk([alerts.append])
-    made.breakers = Breakers(probe_every_s=0.2)
+    made.breakers = CircuitBreakers(probe_every_s=0.2)
     made.engine.retries = type(made.engine.retries)(
         5, type(made.engine.retries.backoff)(0.02, 0.1), timedelta(seconds=30)
     )
@@ -123,7 +123,7 @@ def test_a_backlog_of_many_tables_is_drained_in_order(catalog, reconciler, tmp_p
     inspect(catalog).mirroring.checkpoints.finish()
     for table in tables:
         assert catalog.mirror.verify(table.name) == []
-    assert any(isinstance(event, ReconcilerSwept) for event in events)
+    assert any(isinstance(event, ReconcilePassFinished) for event in events)
 
 
 @pytest.mark.req("R17")
@@ -205,8 +205,8 @@ def test_a_count_that_is_reset_by_hand_makes_a_version_due(catalog, reconciler, 
 
 def _sql(catalog, text: str) -> None:
     database = inspect(catalog).database
-    with database.write() as work:
-        work.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
+    with database.write() as tx:
+        tx.connection.execute(text if database.dialect.name == "sqlite" else text.encode())
 
 
 @pytest.mark.req("R16")
@@ -244,7 +244,7 @@ def test_one_property_that_makes_no_sense_stops_no_table(catalog, reconciler, tm
     text = '{"deltasql.mirror.mode":"bogus"}'
     _sql(catalog, f"update dl_tables set properties = '{text}' where name = 'bad'")
     assert reconciler.run_once().mirrored == 2
-    troubles = [event.table for event in events if isinstance(event, ReconcilerTroubled)]
+    troubles = [event.table for event in events if isinstance(event, ReconcilerFailed)]
     assert set(troubles) == {"bad"}
     assert good.version == 0
 

@@ -134,7 +134,7 @@ def test_a_foreign_commit_above_sql_is_adopted_by_the_operators_word(catalog_uri
         )
         (log_of(table) / commit_key(2)).write_text(text)
         (found,) = catalog.mirror.verify("orders")
-        assert str(found.difference) == "unknown_commit"
+        assert str(found.difference) == "commit_not_in_catalog"
         assert [one.done for one in catalog.mirror.repair("orders")] == [False]
         assert [one.done for one in catalog.mirror.repair("orders", adopt=True)] == [True]
         assert (table.version, ids(table)) == (2, [])

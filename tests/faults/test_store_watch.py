@@ -22,7 +22,7 @@ from deltasql.errors import (
     StorageUnavailableError,
     TableStateError,
 )
-from deltasql.events import CommitFailed, DataWriteFailed, ReconcilerTroubled, StoreUnavailable
+from deltasql.events import CommitFailed, DataWriteFailed, ReconcilerFailed, StoreUnavailable
 from deltasql.mirror.worker.alerts import AlertDesk
 from deltasql.mirror.worker.store_watch import ask_stores, stores_of
 from deltasql.settings import MirrorSettings, Settings
@@ -258,7 +258,7 @@ def test_a_database_that_fails_a_drain_is_told_once(local, monkeypatch):
         patch.setattr(type(worker.engine), "mirror_batch", fail)
         for _ in range(3):
             assert worker.run_once().failed == 1
-    assert len([event for event in told if isinstance(event, ReconcilerTroubled)]) == 1
+    assert len([event for event in told if isinstance(event, ReconcilerFailed)]) == 1
     assert worker.run_once().mirrored == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 import deltasql
 from builders import SCHEMA, a_table, rows
 from deltasql.errors import CatalogUnavailableError
-from deltasql.events import MirrorFailed, ReconcilerTroubled
+from deltasql.events import MirrorFailed, ReconcilerFailed
 from deltasql.mirror.after_commit import InlineMirror
 from deltasql.mirror.worker.alerts import AlertDesk
 from deltasql.settings import MirrorSettings, Settings
@@ -109,9 +109,9 @@ def test_a_database_that_does_not_answer_is_one_line_and_one_alert(  # noqa: PLR
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "deltasql"):
         patch.setattr(type(worker.tracker), "find_behind", fail)
         loops(worker, patch, 5)
-    assert len([event for event in events if isinstance(event, ReconcilerTroubled)]) == 1
+    assert len([event for event in events if isinstance(event, ReconcilerFailed)]) == 1
     lines = [record.getMessage() for record in caplog.records if record.name == "deltasql"]
-    assert lines == ["reconciler_troubled DS306: The database at db.example does not answer."]
+    assert lines == ["reconciler_failed DS306: The database at db.example does not answer."]
     assert [alert.error_code for alert in alerts] == ["DS306"]
     loops(worker, monkeypatch, 1)
     with monkeypatch.context() as patch:

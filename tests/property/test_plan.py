@@ -58,7 +58,7 @@ def make(sizes, hint, options):
 
 
 def naive(sizes):
-    """Return (all commits, those with bytes, versions with a whole checkpoint), by the book."""
+    """Return (all commits, those with bytes, versions with a whole checkpoint), by the catalog."""
     parsed = [(LogFile.parse(name), size) for name, size in sizes.items()]
     there = {f.version for f, _ in parsed if f and f.kind == "commit"}
     filled = {f.version for f, size in parsed if f and f.kind == "commit" and size}

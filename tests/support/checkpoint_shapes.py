@@ -98,7 +98,7 @@ SHAPES = {
     ),
     "many_columns": _numbers(40),
     "chosen_columns": _numbers(5, {"delta.dataSkippingStatsColumns": "c1,c3"}),
-    "no_columns": _numbers(3, {"delta.dataSkippingNumIndexedCols": "0"}),
+    "no_columns_error": _numbers(3, {"delta.dataSkippingNumIndexedCols": "0"}),
     "vectors": _numbers(2, {"delta.enableDeletionVectors": "true"}),
 }
 

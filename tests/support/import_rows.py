@@ -1,4 +1,4 @@
-"""Everything that the book has of one table, so that two imports can be compared row by row.
+"""Everything that the catalog has of one table, so that two imports can be compared row by row.
 
 All columns of all relations are compared but those that a catalog gives out itself (ids), the
 times of the import, and the compressed payloads, which are compared as the bytes they stand for.

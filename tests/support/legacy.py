@@ -26,7 +26,7 @@ def write_legacy(root: Path) -> Path:
 
 
 def row_of(target: str, name: str = "orders"):
-    """Return a table as the book has it."""
+    """Return a table as the catalog has it."""
     with deltasql.connect(target) as catalog:
         catalog.create_if_missing()
         return inspect(catalog).metastore.table(name)

@@ -15,7 +15,7 @@ from deltasql.events import (
     LagMeasured,
     MirrorConflicted,
     MirrorFailed,
-    ReconcilerSwept,
+    ReconcilePassFinished,
     SnapshotOpened,
     StoreProbed,
     VersionCommitted,
@@ -69,7 +69,9 @@ def test_metrics_have_the_designs_names_and_the_table_as_their_only_label():
     sink(CheckpointWritten(**WHERE, key="k", latency_ms=7, files=3))
     sink(CheckpointFailed(**WHERE, key="k", error_code="DS504"))
     sink(
-        ReconcilerSwept(**WHERE, behind=2, missing_rows=0, queries=12, stores_down=1, latency_ms=5)
+        ReconcilePassFinished(
+            **WHERE, behind=2, missing_rows=0, queries=12, stores_down=1, latency_ms=5
+        )
     )
     assert value("checkpoint_latency_ms_sum") == 7
     assert value("checkpoint_failures_total") == 1

@@ -13,8 +13,8 @@ from deltasql.api.session import LazySession, Session
 from deltasql.api.table import Table
 from deltasql.api.transaction import Transaction
 from deltasql.api.write.create import TableSpec, create_empty, plan_table
-from deltasql.api.write.staged_table import CommitOptions
-from deltasql.api.write.two_step import WriteDesk
+from deltasql.api.write.table_write import CommitOptions
+from deltasql.api.write.two_step import TwoStepWrite
 from deltasql.crash import crash_point
 from deltasql.errors import BadArgumentError, TableExistsError, TableStateError
 from deltasql.maintenance.drop import (
@@ -32,7 +32,7 @@ from deltasql.runtime.connection import Connection
 from deltasql.storage.resolve import StoreOpener, canonical_location, location_key
 
 if TYPE_CHECKING:
-    from deltasql.api.imports import ImportDesk
+    from deltasql.api.imports import CatalogImports
     from deltasql.imports.cutover import CutOver
     from deltasql.imports.engines.local import EngineKind
     from deltasql.imports.job import Imported
@@ -166,16 +166,16 @@ class Catalog:
         return call.run(self._lazy.create().connection, source, name, options)
 
     @property
-    def writes(self) -> WriteDesk:
+    def writes(self) -> TwoStepWrite:
         """Where a write begins in one process and is committed in another."""
-        return WriteDesk(self._lazy)
+        return TwoStepWrite(self._lazy)
 
     @property
-    def imports(self) -> ImportDesk:
+    def imports(self) -> CatalogImports:
         """Where imports are planned, run and compared step by step."""
-        from deltasql.api.imports import ImportDesk  # noqa: PLC0415 (pyarrow)
+        from deltasql.api.imports import CatalogImports  # noqa: PLC0415 (pyarrow)
 
-        return ImportDesk(self._lazy)
+        return CatalogImports(self._lazy)
 
     def cutover(self, name: str, *, fence: bool = True, follow: bool = False) -> CutOver:
         """Let SQL take over the log of an imported table: from then on it takes commits.

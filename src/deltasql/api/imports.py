@@ -52,11 +52,11 @@ def import_one(
     connection: Connection, source: str, name: str, options: ImportOptions, runner: Runner
 ) -> Imported:
     """Import one table, or go on with it; see `TableImport.run`."""
-    wanted = going_on(connection, name, options)
+    wanted = resume_options(connection, name, options)
     return TableImport(connection, source, name, wanted, runner.engine, runner.observe).run()
 
 
-def going_on(connection: Connection, name: str, options: ImportOptions) -> ImportOptions:
+def resume_options(connection: Connection, name: str, options: ImportOptions) -> ImportOptions:
     """Return the options for a table that may be there.
 
     An import that has whole versions goes on behind them; a checkpoint is only to begin with.
@@ -93,7 +93,7 @@ def follow(connection: Connection, row: TableRow) -> TableRow:
 
 def database_bytes(connection: Connection) -> int:
     """Return how big the catalog's tables are now."""
-    return int(connection.metastore.database.rows("database_size")[0][0] or 0)
+    return int(connection.metastore.database.fetch_all("database_size")[0][0] or 0)
 
 
 def has_catalog(uri: CatalogUri) -> bool:
@@ -166,7 +166,7 @@ def read_options(given: Mapping[str, Any]) -> ImportOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ImportDesk:
+class CatalogImports:
     """Imports, previews and comparisons, one table at a time; the caller has the engine."""
 
     lazy: LazySession
@@ -190,7 +190,7 @@ class ImportDesk:
         quick: bool,
     ) -> Preview:
         """Say what the import of a table would do; `uri` names the catalog that it is meant for."""
-        wanted = going_on(self.connection, table.name, options)
+        wanted = resume_options(self.connection, table.name, options)
         rates = rates_of(uri, runner.engine)
         run = DryRun(
             self.connection, table.source, table.name, wanted, runner.engine, rates, runner.observe

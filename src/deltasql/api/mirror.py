@@ -36,7 +36,7 @@ from deltasql.mirror.worker.alerts import (
     webhook_alerts,
 )
 from deltasql.mirror.worker.health import Health, HealthServer
-from deltasql.mirror.worker.limits import Rate, Wakes, store_of
+from deltasql.mirror.worker.limits import RateLimiter, WorkSignal, store_of
 from deltasql.mirror.worker.periodic_verify import PeriodicVerify, VerifySources
 from deltasql.mirror.worker.reconciler import MirrorReconciler, ReconciliationConfig
 from deltasql.mirror.worker.store_watch import ask_stores, stores_of
@@ -58,7 +58,7 @@ def make_reconciler(
 ) -> MirrorReconciler:
     """Return a reconciler over a catalog, with its limits, hints and comparisons."""
     chosen = session.connection.settings.mirror
-    session.mirroring.checkpoints.rate = Rate.per_minute(chosen.max_checkpoints_per_minute)
+    session.mirroring.checkpoints.rate = RateLimiter.per_minute(chosen.max_checkpoints_per_minute)
     made = MirrorReconciler(
         session.mirroring.engine,
         session.mirroring.engine.tracker,
@@ -70,8 +70,8 @@ def make_reconciler(
             catalog=session.connection.metastore.identity.catalog_id,
             worker=session.connection.leases.holder,
         ),
-        puts=Rate.per_second(chosen.max_puts_per_second),
-        wakes=Wakes(session.connection.metastore.database.watch_commits),
+        puts=RateLimiter.per_second(chosen.max_puts_per_second),
+        wakes=WorkSignal(session.connection.metastore.database.watch_commits),
         sink=session.connection.emit,
         clock=session.connection.now_ms,
     )

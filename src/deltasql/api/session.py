@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict
 
-from deltasql.api.write.in_flight import OpenWork
+from deltasql.api.write.in_flight import InFlightWrites
 from deltasql.crash import crash_point
 from deltasql.errors import (
     AccessDeniedError,
@@ -229,7 +229,7 @@ class Mirroring:
         self.verifications = Verifications(database, connection.leases)
         deadline = settings.inline_deadline.total_seconds()
         self.inline = InlineMirror(self.engine, deadline, self.checkpoints.offer)
-        self.hinter = CommitHinter(database.tell_commits)
+        self.hinter = CommitHinter(database.notify_commits)
 
     def follow(self, commits: Sequence[Committed]) -> None:
         """Mirror commits as the settings say, side by side and under one deadline for all.
@@ -277,14 +277,14 @@ class Session:
     """One open catalog; closed once, by the Catalog. Reading builds no mirror."""
 
     connection: Connection
-    in_flight: OpenWork = field(init=False)
+    in_flight: InFlightWrites = field(init=False)
     own_logs: OwnLogs = field(init=False)
     _mirroring: Mirroring | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         connection = self.connection
-        self.in_flight = OpenWork(
+        self.in_flight = InFlightWrites(
             connection.metastore.database, connection.worker, connection.new_id, connection.now_ms
         )
         self.own_logs = OwnLogs(connection)

@@ -22,7 +22,7 @@ from deltasql.api.write.driver import (
     write_table,
 )
 from deltasql.api.write.schema_changes import RowsInPlace, SchemaMode
-from deltasql.api.write.staged_table import CommitOptions, StagedTable, to_actions
+from deltasql.api.write.table_write import CommitOptions, TableWrite, to_actions
 from deltasql.errors import (
     BadArgumentError,
     MirrorLagError,
@@ -215,7 +215,7 @@ class Table:
         given = to_actions(actions)
         chosen = {"expected_version": expected_version, **options}
 
-        def work(staged: StagedTable) -> None:
+        def work(staged: TableWrite) -> None:
             staged.commit(given, expected_version=expected_version)
 
         pins = once(self.snapshot)
@@ -247,7 +247,7 @@ class Table:
         """
         self._connection.check_settings(properties or {})
 
-        def work(staged: StagedTable) -> None:
+        def work(staged: TableWrite) -> None:
             planned = operations.plan_alter(
                 staged.snapshot,
                 add=add,

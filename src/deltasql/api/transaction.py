@@ -11,7 +11,7 @@ from typing import Self
 
 from deltasql.api.session import Session
 from deltasql.api.write.driver import commit_tables
-from deltasql.api.write.staged_table import CommitOptions, StagedTable
+from deltasql.api.write.table_write import CommitOptions, TableWrite
 from deltasql.errors import BadArgumentError, missing_table_error
 from deltasql.metastore.snapshot.snapshot import Snapshot
 from deltasql.metastore.table_row import TableRow, TableState
@@ -30,7 +30,7 @@ class Transaction:
     def __init__(self, session: Session, options: CommitOptions) -> None:
         self._session = session
         self._options = options
-        self._tables: dict[str, StagedTable] = {}
+        self._tables: dict[str, TableWrite] = {}
         self._pinned: dict[str, TableRow] | None = None
         self._versions: Mapping[str, int] | None = None
         self._was_rolled_back = False
@@ -41,14 +41,14 @@ class Transaction:
     def _connection(self) -> Connection:
         return self._session.connection
 
-    def table(self, name: str) -> StagedTable:
+    def table(self, name: str) -> TableWrite:
         """Return a table to stage work on; the same one each time it is named."""
         if self._versions is not None or self._was_rolled_back:
             raise BadArgumentError("The transaction has ended.")
         row = self._row(name)
         staged = self._tables.get(row.table_id)
         if staged is None:
-            staged = self._tables[row.table_id] = StagedTable(self._session, self._snapshot(row))
+            staged = self._tables[row.table_id] = TableWrite(self._session, self._snapshot(row))
         return staged
 
     def _snapshot(self, row: TableRow) -> Snapshot:

@@ -301,7 +301,7 @@ def files(
 
 
 def _with_values(row: dict[str, Any]) -> dict[str, Any]:
-    """The book holds partition values as JSON text: show them as what they are."""
+    """The catalog holds partition values as JSON text: show them as what they are."""
     return row | {"partition_values": json.loads(row["partition_values"])}
 
 

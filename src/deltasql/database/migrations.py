@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 
 from deltasql.crash import crash_point
-from deltasql.database.port import Database, Work
+from deltasql.database.port import Database, DbTransaction
 from deltasql.errors import SchemaMissingError, SchemaOutdatedError
 
 
@@ -55,8 +55,8 @@ def known_migrations(dialect: str) -> tuple[Migration, ...]:
 
 def status(database: Database) -> SchemaStatus:
     """Return what the database has and what it lacks; changes nothing."""
-    with database.read() as work:
-        return _status(database, work)
+    with database.read() as tx:
+        return _status(database, tx)
 
 
 def migrate(database: Database, catalog_id: str, *, now: int) -> tuple[Migration, ...]:
@@ -69,18 +69,18 @@ def migrate(database: Database, catalog_id: str, *, now: int) -> tuple[Migration
             version.
     """
     _refuse_others(status(database))
-    with database.write() as work:
+    with database.write() as tx:
         if database.dialect.has_row_locks:
-            work.run("lock_catalog")
-        work.run("schema_version_table")
-        found = _status(database, work)
+            tx.execute("lock_catalog")
+        tx.execute("schema_version_table")
+        found = _status(database, tx)
         _refuse_others(found)
         for step in found.missing:
-            database.script(step.text, work)
-            work.run("apply_schema_version", version=step.version, name=step.name, now=now)
+            database.script(step.text, tx)
+            tx.execute("apply_schema_version", version=step.version, name=step.name, now=now)
             crash_point(f"migration-{step.version}")
-        if not work.rows("catalog_row"):
-            work.run("insert_catalog", catalog_id=catalog_id, epoch=1, created_at=now)
+        if not tx.fetch_all("catalog_row"):
+            tx.execute("insert_catalog", catalog_id=catalog_id, epoch=1, created_at=now)
     return found.missing
 
 
@@ -105,10 +105,10 @@ def require_current(database: Database) -> None:
         raise SchemaOutdatedError(f"The catalog's schema lacks {names}.")
 
 
-def _status(database: Database, work: Work) -> SchemaStatus:
+def _status(database: Database, tx: DbTransaction) -> SchemaStatus:
     applied: tuple[Applied, ...] = ()
-    if work.rows("has_schema_version")[0][0]:
-        applied = tuple(Applied(*row) for row in work.rows("schema_versions"))
+    if tx.fetch_all("has_schema_version")[0][0]:
+        applied = tuple(Applied(*row) for row in tx.fetch_all("schema_versions"))
     have = {step.version for step in applied}
     steps = known_migrations(database.dialect.name)
     return SchemaStatus(applied, tuple(step for step in steps if step.version not in have))

@@ -29,7 +29,7 @@ class Dialect:
 
 
 @dataclass(frozen=True, slots=True)
-class PartedQuery:
+class SplitQuery:
     """A query over numbered rows that a database may read in parts, side by side.
 
     `part` is `whole` limited to the numbers from :low_id up to, not with, :high_id. `state` names
@@ -50,32 +50,32 @@ class UniqueViolationError(CatalogError):
     hint = "This is a contradiction inside deltasql; please report it with the message."
 
 
-class Work(Protocol):
+class DbTransaction(Protocol):
     """An open transaction."""
 
-    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+    def fetch_all(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run a query and return all its rows."""
 
-    def ask(self, name: str, /, **params: Any) -> Callable[[], list[tuple[Any, ...]]]:
+    def fetch_later(self, name: str, /, **params: Any) -> Callable[[], list[tuple[Any, ...]]]:
         """Send a query and return how to get its rows; several asked in a row travel together."""
 
-    def run(self, name: str, /, **params: Any) -> None:
+    def execute(self, name: str, /, **params: Any) -> None:
         """Run a statement whose result nobody needs; it may reach the server with the next one."""
 
-    def run_many(self, name: str, /, columns: dict[str, Sequence[Any]], **shared: Any) -> None:
+    def execute_many(self, name: str, /, columns: dict[str, Sequence[Any]], **shared: Any) -> None:
         """Run a statement for every row of `columns`; `shared` values are the same in all rows."""
 
     def now_ms(self) -> int:
         """Return the clock that commits are stamped by, in milliseconds."""
 
 
-class BulkWork(Protocol):
+class BulkTransaction(Protocol):
     """An open transaction that takes very many rows."""
 
-    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+    def fetch_all(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run a query and return all its rows."""
 
-    def run(self, name: str, /, **params: Any) -> None:
+    def execute(self, name: str, /, **params: Any) -> None:
         """Run a statement whose result nobody needs."""
 
     def stage(self, create: str, rows: pa.Table) -> None:
@@ -97,7 +97,7 @@ class BulkWork(Protocol):
 class BatchRead(Protocol):
     """An open read of one state of the database that gives very many rows as Arrow."""
 
-    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+    def fetch_all(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run a query and return all its rows."""
 
     def batches(
@@ -126,9 +126,9 @@ class Database(Protocol):
     dialect: Dialect
     queries: Queries
     # whether a statement can take the time by itself: the database has a clock and may use it
-    stamps_commits: bool
+    has_server_timestamp: bool
 
-    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+    def fetch_all(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run one query by itself and return all its rows."""
 
     def write_once(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
@@ -138,7 +138,7 @@ class Database(Protocol):
             CommitUnknownError: the connection was lost; the statement may be done, or still run.
         """
 
-    def write(self, *, durable: bool = True) -> AbstractContextManager[Work]:
+    def write(self, *, durable: bool = True) -> AbstractContextManager[DbTransaction]:
         """Open a short write transaction; committed on a clean exit, rolled back otherwise.
 
         Without `durable` a power cut may undo it, though never a part of it: for what can be
@@ -148,23 +148,23 @@ class Database(Protocol):
             CommitUnknownError: the connection was lost during COMMIT.
         """
 
-    def bulk(self) -> AbstractContextManager[BulkWork]:
+    def bulk(self) -> AbstractContextManager[BulkTransaction]:
         """Open a write transaction for very many rows; it may take long and needs memory.
 
         Raises:
             CommitUnknownError: the connection was lost during COMMIT.
         """
 
-    def read(self) -> AbstractContextManager[Work]:
+    def read(self) -> AbstractContextManager[DbTransaction]:
         """Open a read that sees one state of the database over all its statements."""
 
     def arrow(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Run a query text and return its rows as Arrow with this schema."""
 
-    def arrow_parted(self, query: PartedQuery, schema: pa.Schema) -> pa.Table:
+    def fetch_arrow_parallel(self, query: SplitQuery, schema: pa.Schema) -> pa.Table:
         """Run a query that may select very many rows, in the way that is fastest for many."""
 
-    def arrow_few(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
+    def fetch_arrow_small(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Run a query text that selects few rows, in the way that is fastest for few."""
 
     def arrow_batches(
@@ -175,7 +175,7 @@ class Database(Protocol):
     def read_batches(self) -> AbstractContextManager[BatchRead]:
         """Open a read of one state over all its queries, for one thread."""
 
-    def tell_commits(self, table_ids: Sequence[str]) -> None:
+    def notify_commits(self, table_ids: Sequence[str]) -> None:
         """Give those who watch a sign that these tables have new versions."""
 
     def watch_commits(self) -> CommitWatch:
@@ -190,7 +190,7 @@ class Database(Protocol):
     def why_missing(self) -> str:
         """Return a sentence that says what is there, for a database without a catalog."""
 
-    def script(self, text: str, work: Work) -> None:
+    def script(self, text: str, tx: DbTransaction) -> None:
         """Run a migration's statements inside an open transaction."""
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ from psycopg.types.string import TextLoader
 from deltasql.database.adbc import POSTGRES_WORDS, AdbcConnection
 from deltasql.database.named_queries import Queries, load_queries, split_statements
 from deltasql.database.pool import Pool, weakly
-from deltasql.database.port import BatchRead, BulkWork, Dialect, PartedQuery, Work
+from deltasql.database.port import BatchRead, BulkTransaction, DbTransaction, Dialect, SplitQuery
 from deltasql.database.postgres_arrow import (
     ArrayDumper,
     PostgresBatchRead,
@@ -132,7 +132,7 @@ class PostgresDatabase:
         self._conninfo = conninfo
         self._clock = clock
         self._keeps_sessions = False
-        self.stamps_commits = clock is None
+        self.has_server_timestamp = clock is None
         now = _SERVER_CLOCK if clock is None else "0::bigint"
         sources = load_queries("postgres")
         words = {"table_columns": sources["table_columns"], "now": now}
@@ -151,7 +151,7 @@ class PostgresDatabase:
         weakref.finalize(self, self._pool.close)
         weakref.finalize(self, self._arrow_pool.close)
 
-    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+    def fetch_all(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run one query by itself, in one round trip."""
         query = self.queries.get(name).text.encode()
         with self._mapped(), self._pool.connection() as connection:
@@ -172,44 +172,44 @@ class PostgresDatabase:
                 raise
 
     @contextmanager
-    def write(self, *, durable: bool = True) -> Iterator[Work]:
+    def write(self, *, durable: bool = True) -> Iterator[DbTransaction]:
         """Open a write transaction in a pipeline; row locks are its `lock_table`."""
-        with self._transaction("begin isolation level read committed") as work:
+        with self._transaction("begin isolation level read committed") as tx:
             if not durable:
-                work.connection.execute("set local synchronous_commit = off")
-            yield work
+                tx.connection.execute("set local synchronous_commit = off")
+            yield tx
 
     @contextmanager
-    def bulk(self) -> Iterator[BulkWork]:
+    def bulk(self) -> Iterator[BulkTransaction]:
         """Open a write transaction on a connection that takes Arrow."""
         with ExitStack() as stack:
             try:
-                work = stack.enter_context(self._writing(fresh=False))
+                tx = stack.enter_context(self._writing(fresh=False))
             except CatalogUnavailableError:
                 # This driver does not tell that an idle connection has died; nothing was asked yet.
-                work = stack.enter_context(self._writing(fresh=True))
-            yield work
+                tx = stack.enter_context(self._writing(fresh=True))
+            yield tx
 
     @contextmanager
-    def _writing(self, *, fresh: bool) -> Iterator[BulkWork]:
+    def _writing(self, *, fresh: bool) -> Iterator[BulkTransaction]:
         with (
             self._mapped(),
             self._arrow_pool.connection(fresh=fresh) as connection,
-            bulk_transaction(connection, self.queries, self.schema) as work,
+            bulk_transaction(connection, self.queries, self.schema) as tx,
         ):
-            yield work
+            yield tx
 
     @contextmanager
-    def read(self) -> Iterator[Work]:
+    def read(self) -> Iterator[DbTransaction]:
         """Open a read of one state of the primary."""
-        with self._transaction(_READING, writes=False) as work:
-            yield work
+        with self._transaction(_READING, writes=False) as tx:
+            yield tx
 
     def arrow(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Return the rows of a query as one Arrow table."""
         return pa.Table.from_batches(self.arrow_batches(text, params, schema), schema)
 
-    def arrow_parted(self, query: PartedQuery, schema: pa.Schema) -> pa.Table:
+    def fetch_arrow_parallel(self, query: SplitQuery, schema: pa.Schema) -> pa.Table:
         """Return the rows of a query as one Arrow table, read as a whole."""
         return self.arrow(query.whole, query.params, schema)
 
@@ -253,7 +253,7 @@ class PostgresDatabase:
         ):
             yield connection
 
-    def arrow_few(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
+    def fetch_arrow_small(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Return the rows of a query that selects few; saves opening the driver for many."""
         query = self.queries.compile(text).text.encode()
         with self._mapped(), self._pool.connection() as connection:
@@ -262,9 +262,9 @@ class PostgresDatabase:
         arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
         return pa.Table.from_arrays(arrays, schema=schema)
 
-    def tell_commits(self, table_ids: Sequence[str]) -> None:
+    def notify_commits(self, table_ids: Sequence[str]) -> None:
         """Notify whoever listens; never inside a commit, which this would serialise."""
-        self.rows("tell_commits", channel=channel_of(self.schema), table_ids=list(table_ids))
+        self.fetch_all("notify_commits", channel=channel_of(self.schema), table_ids=list(table_ids))
 
     def watch_commits(self) -> PostgresWatch:
         """Listen for commits."""
@@ -286,18 +286,18 @@ class PostgresDatabase:
 
     def why_missing(self) -> str:
         """Say what is there instead of a catalog."""
-        has_schema = self.rows("has_namespace", schema=self.schema)[0][0]
+        has_schema = self.fetch_all("has_namespace", schema=self.schema)[0][0]
         reason = "has no deltasql tables" if has_schema else "does not exist in this database"
         return f"There is no catalog in schema {self.schema}: the schema {reason}."
 
-    def script(self, text: str, work: Work) -> None:
+    def script(self, text: str, tx: DbTransaction) -> None:
         """Run the statements of a migration one by one."""
-        assert isinstance(work, _PostgresWork)  # noqa: S101 (our own transaction)
+        assert isinstance(tx, _PostgresTransaction)  # noqa: S101 (our own transaction)
         for statement in split_statements(text):
-            work.connection.execute(statement.encode())
+            tx.connection.execute(statement.encode())
         # ALTER makes psycopg forget its prepared statements in the midst of a pipeline, where it
         # then deallocates new ones: this connection is not used again.
-        work.is_last = True
+        tx.is_last = True
 
     def close(self) -> None:
         """Close all connections."""
@@ -305,16 +305,16 @@ class PostgresDatabase:
         self._arrow_pool.close()
 
     @contextmanager
-    def _transaction(self, begin: str, *, writes: bool = True) -> Iterator[_PostgresWork]:
+    def _transaction(self, begin: str, *, writes: bool = True) -> Iterator[_PostgresTransaction]:
         handled = sys.exception()
         with self._mapped(), self._pool.connection() as connection:
-            work = _PostgresWork(connection, self.queries, self._clock)
+            tx = _PostgresTransaction(connection, self.queries, self._clock)
             committing = False
             try:
                 with connection.pipeline() as pipeline:
                     connection.execute(begin.encode())
                     try:
-                        yield work
+                        yield tx
                     except BaseException as error:
                         # Take in what the server still has to say, so that the pipeline ends well.
                         with _ignored_errors(error):
@@ -332,7 +332,7 @@ class PostgresDatabase:
                         "The connection to the catalog was lost during COMMIT."
                     ) from error
                 raise
-            if work.is_last:
+            if tx.is_last:
                 connection.close()
             if done.statusmessage != "COMMIT":
                 raise CatalogError(f"The database ended a commit with {done.statusmessage}.")
@@ -421,7 +421,7 @@ class PostgresDatabase:
         return connection
 
 
-class _PostgresWork:
+class _PostgresTransaction:
     """An open PostgreSQL transaction; statements are queued until a result is asked for."""
 
     def __init__(
@@ -435,22 +435,22 @@ class _PostgresWork:
         self._queries = queries
         self._clock = clock
 
-    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
-        return self.ask(name, **params)()
+    def fetch_all(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        return self.fetch_later(name, **params)()
 
-    def ask(self, name: str, /, **params: Any) -> Callable[[], list[tuple[Any, ...]]]:
+    def fetch_later(self, name: str, /, **params: Any) -> Callable[[], list[tuple[Any, ...]]]:
         return self.connection.execute(self._queries.get(name).text.encode(), params).fetchall
 
-    def run(self, name: str, /, **params: Any) -> None:
+    def execute(self, name: str, /, **params: Any) -> None:
         self.connection.execute(self._queries.get(name).text.encode(), params)
 
-    def run_many(self, name: str, /, columns: dict[str, Sequence[Any]], **shared: Any) -> None:
+    def execute_many(self, name: str, /, columns: dict[str, Sequence[Any]], **shared: Any) -> None:
         count = len(next(iter(columns.values())))
         for start in range(0, count, _CHUNK_ROWS):
             part = {
                 key: list(column[start : start + _CHUNK_ROWS]) for key, column in columns.items()
             }
-            self.run(name, **part, **shared)
+            self.execute(name, **part, **shared)
 
     def now_ms(self) -> int:
         if self._clock is not None:

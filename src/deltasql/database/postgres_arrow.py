@@ -57,7 +57,7 @@ def _element(value: object) -> str:
 @contextmanager
 def bulk_transaction(
     connection: AdbcConnection, queries: Queries, schema: str
-) -> Iterator[PostgresBulkWork]:
+) -> Iterator[PostgresBulkTransaction]:
     """Open a transaction; committed on a clean exit, rolled back otherwise.
 
     After any other end the connection must not be used again.
@@ -68,7 +68,7 @@ def bulk_transaction(
     connection.broken = True
     connection.execute_once("begin isolation level read committed")
     try:
-        yield PostgresBulkWork(connection, queries, schema)
+        yield PostgresBulkTransaction(connection, queries, schema)
     except BaseException:
         with suppress(Error):
             connection.execute_once("rollback")
@@ -80,7 +80,7 @@ def bulk_transaction(
     connection.broken = False
 
 
-class PostgresBulkWork:
+class PostgresBulkTransaction:
     """An open transaction; values travel as literals, rows as Arrow.
 
     No statement is kept prepared: its text has the values in it.
@@ -91,11 +91,11 @@ class PostgresBulkWork:
         self._queries = queries
         self._schema = schema
 
-    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+    def fetch_all(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run a query."""
         return self._connection.rows_once(self._text(name, params))
 
-    def run(self, name: str, /, **params: Any) -> None:
+    def execute(self, name: str, /, **params: Any) -> None:
         """Run a statement."""
         self._connection.execute_once(self._text(name, params))
 
@@ -134,7 +134,7 @@ class PostgresBatchRead:
         self._queries = queries
         self._mapped = mapped
 
-    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+    def fetch_all(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run a query, which is not kept prepared: its text has the values in it."""
         text = with_literals(self._queries.get(name).text, params)
         return [

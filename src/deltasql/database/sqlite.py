@@ -31,7 +31,7 @@ from deltasql.cores import usable_cores
 from deltasql.database.adbc import ROW_JSON, SQLITE_WORDS, require_all, without_nulls
 from deltasql.database.named_queries import Queries, load_queries, split_statements
 from deltasql.database.pool import Pool, weakly
-from deltasql.database.port import BatchRead, BulkWork, Dialect, PartedQuery, Work
+from deltasql.database.port import BatchRead, BulkTransaction, DbTransaction, Dialect, SplitQuery
 from deltasql.database.sqlite_access import INDEX, LOCKS, WAL, Access, FileIdentity, size_of
 from deltasql.database.sqlite_connection import SqliteConnection, make_wal, query_once
 from deltasql.database.sqlite_files import is_there, no_right_error, require_folder
@@ -206,7 +206,7 @@ class SqliteDatabase:
     """A catalog in one SQLite file, in WAL mode with full durability."""
 
     dialect = DIALECT
-    stamps_commits = False
+    has_server_timestamp = False
 
     def __init__(
         self, path: Path, *, must_exist: bool = True, clock: Callable[[], int] | None = None
@@ -241,70 +241,74 @@ class SqliteDatabase:
         """Open a connection to the file that was opened first: what is cached belongs to it."""
         return SqliteConnection(self.path, self._file)
 
-    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+    def fetch_all(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run one query by itself."""
         with self._pool.connection() as connection, connection.look():
-            return _SqliteWork(connection, self.queries, self._clock).rows(name, **params)
+            return _SqliteTransaction(connection, self.queries, self._clock).fetch_all(
+                name, **params
+            )
 
     def write_once(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run one statement as a transaction of its own."""
-        with self.write() as work:
-            return work.rows(name, **params)
+        with self.write() as tx:
+            return tx.fetch_all(name, **params)
 
     @contextmanager
-    def write(self, *, durable: bool = True) -> Iterator[Work]:
+    def write(self, *, durable: bool = True) -> Iterator[DbTransaction]:
         """Open a write transaction; it holds the file's one write lock from its first statement."""
         with self._pool.connection() as connection:
             connection.set_durable(durable=durable)
             with connection.write():
-                yield _SqliteWork(connection, self.queries, self._clock)
+                yield _SqliteTransaction(connection, self.queries, self._clock)
 
     @contextmanager
-    def bulk(self) -> Iterator[BulkWork]:
+    def bulk(self) -> Iterator[BulkTransaction]:
         """Open a write transaction with a cache in which the indexes it writes to find room."""
         with closing(self._connect()) as connection:
             connection.execute(f"pragma cache_size = -{_BULK_CACHE_KIB}")
             connection.execute("pragma temp_store = memory")
             with connection.write():
-                yield _SqliteBulkWork(connection, self.queries, self._clock)
+                yield _SqliteBulkTransaction(connection, self.queries, self._clock)
 
     @contextmanager
-    def read(self) -> Iterator[Work]:
+    def read(self) -> Iterator[DbTransaction]:
         """Open a read of one state; it never stops a writer."""
-        with self._reading() as work:
-            yield work
+        with self._reading() as tx:
+            yield tx
 
     @contextmanager
     def read_batches(self) -> Iterator[BatchRead]:
         """Open a read of one state that gives Arrow."""
-        with self._reading() as work:
-            yield work
+        with self._reading() as tx:
+            yield tx
 
     @contextmanager
-    def _reading(self) -> Iterator[_SqliteWork]:
+    def _reading(self) -> Iterator[_SqliteTransaction]:
         with self._pool.connection() as connection, connection.read():
-            yield _SqliteWork(connection, self.queries, self._clock)
+            yield _SqliteTransaction(connection, self.queries, self._clock)
 
     def arrow(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Return the rows of a query as one Arrow table."""
         return pa.Table.from_batches(self.arrow_batches(text, params, schema), schema)
 
-    def arrow_parted(self, query: PartedQuery, schema: pa.Schema) -> pa.Table:
+    def fetch_arrow_parallel(self, query: SplitQuery, schema: pa.Schema) -> pa.Table:
         """Return the rows of a query as one Arrow table; very many are read by several threads.
 
         Each connection sees a state of its own; where their rows may differ, the first one's are
         read as a whole.
         """
         with ExitStack() as stack:
-            work = stack.enter_context(self._reading())
-            first, last, *state = work.rows(query.state, **query.params)[0]
+            tx = stack.enter_context(self._reading())
+            first, last, *state = tx.fetch_all(query.state, **query.params)[0]
             ranges = number_ranges(first, last)
-            works = [work, *(stack.enter_context(self._reading()) for _ in ranges[1:])]
-            states = [list(other.rows(query.state, **query.params)[0][2:]) for other in works[1:]]
+            works = [tx, *(stack.enter_context(self._reading()) for _ in ranges[1:])]
+            states = [
+                list(other.fetch_all(query.state, **query.params)[0][2:]) for other in works[1:]
+            ]
             if any(other != state for other in states):
                 ranges = []
             if len(ranges) <= 1:
-                batches = work.batches(query.whole, query.params, schema)
+                batches = tx.batches(query.whole, query.params, schema)
                 return pa.Table.from_batches(batches, schema)
             readers = [
                 partial(
@@ -317,7 +321,7 @@ class SqliteDatabase:
             ]
             return pa.Table.from_batches(read_side_by_side(readers), schema)
 
-    def arrow_few(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
+    def fetch_arrow_small(self, text: str, params: dict[str, Any], schema: pa.Schema) -> pa.Table:
         """Return the rows of a query that selects few."""
         return self.arrow(text, params, schema)
 
@@ -326,10 +330,10 @@ class SqliteDatabase:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query in batches."""
         with self._pool.connection() as connection, connection.look():
-            work = _SqliteWork(connection, self.queries, self._clock)
-            yield from work.batches(text, params, schema)
+            tx = _SqliteTransaction(connection, self.queries, self._clock)
+            yield from tx.batches(text, params, schema)
 
-    def tell_commits(self, table_ids: Sequence[str]) -> None:
+    def notify_commits(self, table_ids: Sequence[str]) -> None:
         """Do nothing: the file shows it."""
 
     def watch_commits(self) -> SqliteWatch:
@@ -346,18 +350,18 @@ class SqliteDatabase:
         """Say what is there instead of a catalog."""
         return f"There is no catalog at {self.path}: {NO_TABLES}."
 
-    def script(self, text: str, work: Work) -> None:
+    def script(self, text: str, tx: DbTransaction) -> None:
         """Run the statements of a migration one by one."""
-        assert isinstance(work, _SqliteWork)  # noqa: S101 (our own transaction by construction)
+        assert isinstance(tx, _SqliteTransaction)  # noqa: S101 (our own transaction by construction)
         for statement in split_statements(text):
-            work.connection.execute(statement)
+            tx.connection.execute(statement)
 
     def close(self) -> None:
         """Close all idle connections; a connection in use closes when it is given back."""
         self._pool.close()
 
 
-class _SqliteWork:
+class _SqliteTransaction:
     """An open SQLite transaction."""
 
     def __init__(
@@ -367,7 +371,7 @@ class _SqliteWork:
         self._queries = queries
         self._clock = clock
 
-    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+    def fetch_all(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         query = self._queries.get(name)
         return self.connection.rows(query.text, _json(params) if query.names else None)
 
@@ -388,16 +392,16 @@ class _SqliteWork:
                     schema=schema,
                 )
 
-    def ask(self, name: str, /, **params: Any) -> Callable[[], list[tuple[Any, ...]]]:
-        found = self.rows(name, **params)
+    def fetch_later(self, name: str, /, **params: Any) -> Callable[[], list[tuple[Any, ...]]]:
+        found = self.fetch_all(name, **params)
         return lambda: found
 
-    def run(self, name: str, /, **params: Any) -> None:
+    def execute(self, name: str, /, **params: Any) -> None:
         query = self._queries.get(name)
         blob = (params.pop("payload") or b"") if "payload" in params else None
         self.connection.execute(query.text, _json(params) if query.names else None, blob)
 
-    def run_many(self, name: str, /, columns: dict[str, Sequence[Any]], **shared: Any) -> None:
+    def execute_many(self, name: str, /, columns: dict[str, Sequence[Any]], **shared: Any) -> None:
         """Run a statement that selects from json_each over the rows; see sqlite.sql.
 
         Bytes have no place in JSON: a statement with payloads is run once for each row.
@@ -425,7 +429,7 @@ class _SqliteWork:
         return self._clock()
 
 
-class _SqliteBulkWork(_SqliteWork):
+class _SqliteBulkTransaction(_SqliteTransaction):
     """An open SQLite transaction on a connection of its own."""
 
     def stage(self, create: str, rows: pa.Table) -> None:

@@ -5,7 +5,7 @@ What others have left in a log that is taken over: noted, so that it is known an
 checkpoints, sidecars and checksums stay as they are. Without a note `verify` would call them
 strangers, and nobody would notice when one of them is damaged.
 
-A cut-over in the book: the claim is noted before it is put, and becomes a version if it won.
+A cut-over in the catalog: the claim is noted before it is put, and becomes a version if it won.
 Between the two the log alone decides. Whoever comes after a crash finds the noted claim, looks at
 the log, and ends what was begun.
 """
@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Any
 
 from deltasql.crash import crash_point
-from deltasql.database.port import BulkWork, Database, Work
+from deltasql.database.port import BulkTransaction, Database, DbTransaction
 from deltasql.errors import (
     CutoverError,
     DeltaSqlError,
@@ -82,7 +82,7 @@ def inherit(database: Database, row: TableRow, store: ObjectStore) -> int:
     listed = [info for info in _strangers(store, row) if info.key not in known]
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="deltasql-inherit") as pool:
         digests = list(pool.map(lambda info: object_digest(store, info.key), listed))
-    with database.write() as work:
+    with database.write() as tx:
         for info, digest in zip(listed, digests, strict=True):
             if digest is not None:  # its writer has removed it meanwhile
                 file = RecordedFile(
@@ -93,7 +93,7 @@ def inherit(database: Database, row: TableRow, store: ObjectStore) -> int:
                     digest,
                     e_tag=info.e_tag,
                 )
-                log_files.record(work, row.table_id, file)
+                log_files.record(tx, row.table_id, file)
         crash_point("before-inherited")
     return len(listed)
 
@@ -115,7 +115,7 @@ def _version(info: ObjectInfo, row: TableRow) -> int:
 
 
 @dataclass(slots=True)
-class CutoverBook:
+class CutoverStore:
     """Notes, forgets and fulfils claims in one catalog."""
 
     database: Database
@@ -127,43 +127,43 @@ class CutoverBook:
             CutoverError: the table is not a read-only import from before the claim, or another
                 claim is noted.
         """
-        with self.database.write() as work:
-            row = _lock(work, table_id)
+        with self.database.write() as tx:
+            row = _lock(tx, table_id)
             if row.state is not TableState.READ_ONLY or row.current_version >= claim.version:
                 raise _not_ready(row, claim.version - 1)
-            if noted_claim(work, table_id) not in (None, claim):
+            if noted_claim(tx, table_id) not in (None, claim):
                 raise CutoverError(
                     f"Another cut-over of {row.full_name} is under way.", table=row.full_name
                 )
             text = claim.payload.decode()
-            work.run("set_import_claim", table_id=table_id, version=claim.version, claim=text)
+            tx.execute("set_import_claim", table_id=table_id, version=claim.version, claim=text)
             crash_point("before-claim-noted")
         crash_point("after-claim-noted")
 
     def forget(self, table_id: str) -> TableRow:
         """Drop a claim that has lost, and return the table as it is then."""
-        with self.database.write() as work:
-            work.run("end_import", table_id=table_id)
+        with self.database.write() as tx:
+            tx.execute("end_import", table_id=table_id)
             crash_point("before-claim-forgotten")
-            return _lock(work, table_id)
+            return _lock(tx, table_id)
 
     def fulfil(self, table_id: str, won: VersionWindow, *, now: int) -> TableRow:
         """Make a claim that has won the table's newest version and let it take commits."""
         load = BulkLoad(self.database, table_id, IdBlocks(self.database, "file_id"))
-        with self.database.bulk() as work:
-            _require_ready(work, table_id, won.first - 1)
-            load.claim(work, won, now=now)
-            work.run("set_state", table_id=table_id, state=str(TableState.ACTIVE))
-            work.run("end_import", table_id=table_id)
-            _set(work, _lock(work, table_id), {"cut_over_at": won.first})
+        with self.database.bulk() as tx:
+            _require_ready(tx, table_id, won.first - 1)
+            load.claim(tx, won, now=now)
+            tx.execute("set_state", table_id=table_id, state=str(TableState.ACTIVE))
+            tx.execute("end_import", table_id=table_id)
+            _set(tx, _lock(tx, table_id), {"cut_over_at": won.first})
             crash_point("before-cutover-commit")
-            row = _lock(work, table_id)
+            row = _lock(tx, table_id)
         crash_point("after-cutover-commit")
         return row
 
 
-def _require_ready(work: BulkWork, table_id: str, version: int) -> None:
-    row = _lock(work, table_id)
+def _require_ready(tx: BulkTransaction, table_id: str, version: int) -> None:
+    row = _lock(tx, table_id)
     if row.state is not TableState.READ_ONLY or row.current_version != version:
         raise _not_ready(row, version)
 
@@ -176,14 +176,14 @@ def _not_ready(row: TableRow, version: int) -> CutoverError:
     )
 
 
-def _lock(work: Work | BulkWork, table_id: str) -> TableRow:
-    return table_row(work.rows("lock_table", table_id=table_id)[0])
+def _lock(tx: DbTransaction | BulkTransaction, table_id: str) -> TableRow:
+    return table_row(tx.fetch_all("lock_table", table_id=table_id)[0])
 
 
-def _set(work: BulkWork, row: TableRow, notes: dict[str, Any]) -> None:
+def _set(tx: BulkTransaction, row: TableRow, notes: dict[str, Any]) -> None:
     kept = row.properties.get("import_metadata", {}) | notes
     properties = dump_values(row.properties | {"import_metadata": kept})
-    work.run("set_properties", table_id=row.table_id, properties=properties)
+    tx.execute("set_properties", table_id=row.table_id, properties=properties)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class Cutover:
     With `follow`, that goes for commits from before the cut-over too.
     """
 
-    book: SqlCatalog
+    metastore: SqlCatalog
     store: ObjectStore
     catch_up: Callable[[int | None], TableRow]
     new_id: Callable[[], str]
@@ -225,20 +225,20 @@ class Cutover:
             StorageUnavailableError: the outcome is unknown; run it again.
         """
         _require_state(row)
-        if noted_claim(self.book.database, row.table_id) is None:
+        if noted_claim(self.metastore.database, row.table_id) is None:
             if not self.follow:
                 self._require_head(row)
-            snapshot = self.book.snapshot(row.table_id)
+            snapshot = self.metastore.snapshot(row.table_id)
             self._require_free(row, snapshot.protocol, snapshot.metadata)
         self._take_marker(row)
         for lost in range(_RACES):
-            begun = noted_claim(self.book.database, row.table_id)
+            begun = noted_claim(self.metastore.database, row.table_id)
             if begun is None:
                 row, begun = self._claim_next(row)
             if self._put(begun):
                 return self._won(row, begun, lost)
             crash_point("after-claim-lost")
-            row = CutoverBook(self.book.database).forget(row.table_id)
+            row = CutoverStore(self.metastore.database).forget(row.table_id)
         self.store.delete(OWNER_KEY)
         raise CutoverError(
             f"Other writers of {row.full_name} were faster {_RACES} times.",
@@ -255,7 +255,7 @@ class Cutover:
             with suppress(StorageError):
                 self.store.delete(OWNER_KEY)
             raise
-        CutoverBook(self.book.database).note(row.table_id, begun)
+        CutoverStore(self.metastore.database).note(row.table_id, begun)
         return row, begun
 
     def _put(self, begun: Claim) -> bool:
@@ -269,7 +269,7 @@ class Cutover:
             row = self.catch_up(begun.version - 1)
             crash_point("after-claim-caught-up")
         won = window_of(self.store.uri, begun.version, begun.payload, now_ms=self.now_ms())
-        done = CutoverBook(self.book.database).fulfil(row.table_id, won, now=self.now_ms())
+        done = CutoverStore(self.metastore.database).fulfil(row.table_id, won, now=self.now_ms())
         return CutOver(row.full_name, begun.version, lost, done)
 
     def _ahead(self, row: TableRow) -> tuple[TableRow, VersionWindow | None]:
@@ -281,7 +281,7 @@ class Cutover:
         return row, read_window(self.store, CommitFiles.of(files)) if files else None
 
     def _new_claim(self, row: TableRow, window: VersionWindow | None) -> Claim:
-        snapshot = self.book.snapshot(row.table_id)
+        snapshot = self.metastore.snapshot(row.table_id)
         protocol, metadata, last, newest = snapshot.protocol, snapshot.metadata, -1, row.last_ict
         if window is not None:
             changes = [change for _, change in window.changes]
@@ -318,7 +318,7 @@ class Cutover:
 
     def _take_marker(self, row: TableRow) -> None:
         """Shut out other catalogs before the race: of two claims in a row, both would win."""
-        identity = self.book.identity
+        identity = self.metastore.identity
         owner = Owner(identity.catalog_id, identity.epoch, row.table_id)
         found = read_owner(self.store)
         if found is not None and found != owner and self._is_of_dropped(found):
@@ -329,8 +329,8 @@ class Cutover:
 
     def _is_of_dropped(self, owner: Owner) -> bool:
         """Tell whether a marker was left by a table of this catalog that was dropped."""
-        is_ours = owner.catalog_id == self.book.identity.catalog_id
-        return is_ours and self.book.is_dropped(owner.table_id)
+        is_ours = owner.catalog_id == self.metastore.identity.catalog_id
+        return is_ours and self.metastore.is_dropped(owner.table_id)
 
     def _require_free(self, row: TableRow, protocol: Protocol, metadata: Metadata) -> None:
         """Refuse a log that another catalog has fenced; a dropped table's fence is ours."""

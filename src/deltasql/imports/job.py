@@ -27,8 +27,8 @@ from deltasql.imports.read.tasks import LogReader
 from deltasql.imports.target import (
     FROM_VERSION,
     Target,
+    abandoned_forced_imports,
     find_target,
-    left_aside,
     plan_import,
     resume_options,
 )
@@ -144,7 +144,7 @@ class TableImport:
         target = find_target(self.connection, new, plan, self.options)
         importing = Importing.into(self.connection.metastore.database)
         if self.options.force:
-            for left in left_aside(self.connection, new):
+            for left in abandoned_forced_imports(self.connection, new):
                 importing.erase(left.table_id)
         row = self._begin(importing, target, plan)
         loader = Loader(importing, self.engine, self.connection.now_ms, self.observe)
@@ -291,7 +291,7 @@ class TableImport:
         if empty and not self.options.lenient and snapshot.files(columns=("path",)).num_rows:
             if row.state is TableState.IMPORTING:
                 importing.erase(row.table_id)
-            raise no_columns(row.location)
+            raise no_columns_error(row.location)
 
     def _reader(self, store: ObjectStore) -> LogReader:
         return reader_of(self.connection, self.engine, store, lenient=self.options.lenient)
@@ -303,7 +303,7 @@ class TableImport:
         return dump_values({"import_metadata": notes})
 
 
-def no_columns(location: str) -> MalformedActionError:
+def no_columns_error(location: str) -> MalformedActionError:
     """Return the error for files without a schema."""
     return MalformedActionError(
         f"The table at {location} has files and no schema.",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from deltasql.errors import SourceChangedError
 from deltasql.imports.engines.local import Engine, LocalEngine
-from deltasql.imports.job import PLANS, ImportOptions, no_columns, reader_of
+from deltasql.imports.job import PLANS, ImportOptions, no_columns_error, reader_of
 from deltasql.imports.load.loader import GroundError, LoadCounts, Observer, Progress, read_again
 from deltasql.imports.load.window import VersionWindow
 from deltasql.imports.plan.commit_files import CommitFiles
@@ -22,7 +22,7 @@ from deltasql.imports.plan.listing import PlanWarning, corrupt_checkpoint
 from deltasql.imports.read.tasks import Rows, cut_tasks
 from deltasql.imports.target import Target, find_target, plan_import, resume_options
 from deltasql.imports.validate.differences import Check
-from deltasql.imports.validate.log_summary import Witness, compare_with_commits, hear_checkpoint
+from deltasql.imports.validate.log_summary import LogSummary, compare_with_commits, hear_checkpoint
 from deltasql.metastore.registry import check_name
 from deltasql.metastore.table_row import NewTable, TableRow, split_name
 from deltasql.protocol.schema.types import parse_schema
@@ -293,7 +293,7 @@ class DryRun:
         return seen
 
     def _rows(
-        self, plan: ImportPlan, store: ObjectStore, row: TableRow | None, witness: Witness
+        self, plan: ImportPlan, store: ObjectStore, row: TableRow | None, witness: LogSummary
     ) -> Iterator[Rows]:
         reader = reader_of(self.connection, self.engine, store, lenient=self.options.lenient)
         if row is None or row.current_version < row.first_version:
@@ -307,7 +307,7 @@ class DryRun:
         metadata = seen.witness.rules.metadata
         is_empty = metadata is not None and not parse_schema(metadata.schema_string).fields
         if is_empty and seen.live and not self.options.lenient:
-            raise no_columns(store.uri)
+            raise no_columns_error(store.uri)
 
     def _preview(
         self,
@@ -347,7 +347,7 @@ class _Seen:
     """What was read so far."""
 
     counts: LoadCounts = field(default_factory=LoadCounts)
-    witness: Witness = field(default_factory=Witness)
+    witness: LogSummary = field(default_factory=LogSummary)
     live: int = 0
     seconds: float = 0.0
     checks: tuple[Check, ...] = ()
@@ -368,7 +368,7 @@ class _Seen:
 
 
 def _left(plan: ImportPlan, row: TableRow | None) -> CommitFiles:
-    """Return the commits that are not in the book yet."""
+    """Return the commits that are not in the catalog yet."""
     if row is None or row.current_version < row.first_version:
         return plan.commits
     return plan.commits.between(row.current_version + 1, plan.head)

@@ -193,7 +193,7 @@ def require_same_source(
             table=row.full_name,
         )
     database = connection.metastore.database
-    if database.rows("count_native_versions", table_id=row.table_id)[0][0]:
+    if database.fetch_all("count_native_versions", table_id=row.table_id)[0][0]:
         raise NotResumableError(
             f"Table {row.full_name} has commits of its own; an import cannot go on behind them.",
             table=row.full_name,
@@ -234,7 +234,7 @@ def _require_same_bytes(connection: Connection, row: TableRow, store: ObjectStor
         )
 
 
-def left_aside(connection: Connection, place: NewTable) -> list[TableRow]:
+def abandoned_forced_imports(connection: Connection, place: NewTable) -> list[TableRow]:
     """Return what imports by force have left that died before they replaced a table."""
     return [
         row

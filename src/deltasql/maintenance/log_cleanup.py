@@ -87,17 +87,17 @@ class LogCleanup:
     def _remove(self, row: TableRow, plan: CleanupPlan, lease: Lease) -> tuple[str, ...]:
         store = self.open_store(row)
         self._require_covered(row, plan, store)
-        with self.catalog.database.write() as work:
-            self.leases.require(work, lease)
-            work.run("raise_log_floor", table_id=row.table_id, floor=plan.floor)
+        with self.catalog.database.write() as tx:
+            self.leases.require(tx, lease)
+            tx.execute("raise_log_floor", table_id=row.table_id, floor=plan.floor)
             crash_point("before-log-floor")
         crash_point("after-log-floor")
         for key in reversed(plan.keys):
             self.require_owner(row, store)
             store.delete(key)
             crash_point("after-log-delete")
-        with self.catalog.database.write() as work:
-            work.run("forget_files_below", table_id=row.table_id, floor=plan.floor)
+        with self.catalog.database.write() as tx:
+            tx.execute("forget_files_below", table_id=row.table_id, floor=plan.floor)
         return plan.keys
 
     def _checkpoint_before(self, row: TableRow, cutoff: int) -> RecordedFile | None:

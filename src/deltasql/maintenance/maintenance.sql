@@ -42,4 +42,4 @@ delete from dl_leases where started_at is not null and expires_at < {time:now}
 -- name: oldest_open_work
 select min(started_at) from dl_leases where table_id = :table_id and expires_at >= {time:now}
 
--- Retention of the book. Of what changes seldom, the newest row at or below the floor stays.
+-- Retention of the catalog. Of what changes seldom, the newest row at or below the floor stays.

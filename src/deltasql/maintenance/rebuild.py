@@ -178,8 +178,8 @@ def _record_checkpoints(connection: Connection, table_id: str, first: int) -> No
             CheckpointWriter(store).fetch(file.version) as (found, path),
         ):
             require_equal(found, path, source)
-            with connection.metastore.database.write() as work:
-                connection.log_files.record(work, table_id, recorded(found))
+            with connection.metastore.database.write() as tx:
+                connection.log_files.record(tx, table_id, recorded(found))
 
 
 def _words(first: int) -> str:

@@ -84,11 +84,11 @@ class Recovery:
 
     def _rebuild_log(self, row: TableRow, store: ObjectStore) -> Recovered:
         """Put every version that SQL has once more; checkpoints follow by themselves."""
-        with self.catalog.database.write() as work:
-            work.rows("lock_table", table_id=row.table_id)
-            work.run("forget_mirror", table_id=row.table_id)
-            work.run("forget_log_files", table_id=row.table_id)
-            work.run(
+        with self.catalog.database.write() as tx:
+            tx.fetch_all("lock_table", table_id=row.table_id)
+            tx.execute("forget_mirror", table_id=row.table_id)
+            tx.execute("forget_log_files", table_id=row.table_id)
+            tx.execute(
                 "forget_mirror_rows", table_id=row.table_id, now=self.engine.connection.now_ms()
             )
             crash_point("before-forget-log")

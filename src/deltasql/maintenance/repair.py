@@ -24,7 +24,7 @@ from deltasql.maintenance.settlement import (
 from deltasql.metastore.log_state import LogFiles
 from deltasql.metastore.table_row import TableRow, TableState
 from deltasql.mirror.checkpoints.write import Checkpointer
-from deltasql.mirror.compare import Difference, Effort, Finding, compare_log, is_checkpoint
+from deltasql.mirror.compare import Difference, Finding, VerifyThrottle, compare_log, is_checkpoint
 from deltasql.mirror.engine import MirrorEngine
 from deltasql.mirror.queue import MirrorStatusTracker
 from deltasql.protocol.log_names import LOG_FOLDER, LogFile, LogFileKind
@@ -51,7 +51,7 @@ class MirrorRepair:
     adopter: Adopter
     settlement: Settlement
 
-    def verify(self, row: TableRow, effort: Effort | None = None) -> list[Finding]:
+    def verify(self, row: TableRow, effort: VerifyThrottle | None = None) -> list[Finding]:
         """Return how the log differs from SQL; changes nothing in the log.
 
         Every object is read, unless the effort says otherwise.
@@ -133,7 +133,7 @@ class MirrorRepair:
         return self.settlement.replace(row, store, contest)
 
     def _can_do(self, finding: Finding, decision: Decision, contest: Contest | None) -> bool:
-        if finding.difference is Difference.UNKNOWN_COMMIT:
+        if finding.difference is Difference.COMMIT_NOT_IN_CATALOG:
             return decision is Decision.ADOPT
         if finding.difference is Difference.MISSING_COMMIT and decision is Decision.NONE:
             # ours above a foreign commit would make a history that neither side had
@@ -157,7 +157,7 @@ class MirrorRepair:
                 version = finding.version or 0
                 self.engine.put_again(row, version)
                 return Repaired(finding, done=True, what="the stored bytes were put again")
-            case Difference.UNKNOWN_COMMIT:
+            case Difference.COMMIT_NOT_IN_CATALOG:
                 self.adopter.adopt(row, store, finding.version or 0)
                 return Repaired(finding, done=True, what="adopted into SQL")
             case Difference.MISSING_FILE | Difference.CHANGED_FILE if is_others:
@@ -195,7 +195,7 @@ class MirrorRepair:
 
     def _checkpoint_again(self, row: TableRow, store: ObjectStore, finding: Finding) -> bool:
         """Write a checkpoint anew, or the hint that names it; False while another worker does."""
-        if finding.difference is not Difference.WRONG_HINT:
+        if finding.difference is not Difference.LAST_CHECKPOINT_WRONG:
             if finding.difference is Difference.CHANGED_FILE:
                 _keep_aside(store, finding.key)
             if self.checkpointer.write(row, finding.version or 0, replace=True) is None:

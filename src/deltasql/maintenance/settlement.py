@@ -43,8 +43,8 @@ from deltasql.storage.port import Created, ObjectStore, create_once
 
 SAVED = f"{LOG_FOLDER}_deltasql_saved/"
 
-CONTESTED = frozenset({Difference.CHANGED_COMMIT, Difference.FOREIGN_COMMIT})
-_FOREIGN = CONTESTED | {Difference.UNKNOWN_COMMIT}
+CONTESTED = frozenset({Difference.COMMIT_BYTES_DIFFER, Difference.COMMIT_CONFLICT})
+_FOREIGN = CONTESTED | {Difference.COMMIT_NOT_IN_CATALOG}
 _THREADS = 16
 
 PURPOSE = "repair"

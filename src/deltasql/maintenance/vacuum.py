@@ -28,7 +28,7 @@ from deltasql.maintenance.vacuum_store import (
     EndedFile,
     Horizon,
     VacuumBatch,
-    VacuumBook,
+    VacuumStore,
     change_keys,
 )
 from deltasql.metastore.leases import Lease, Leases
@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Orphanage:
+class OrphanScan:
     """What a table's folder may hold besides orphans."""
 
     kept: Container[str]
@@ -72,7 +72,7 @@ class Orphanage:
     nested: Sequence[str] = ()
 
 
-def find_orphans(store: ObjectStore, rules: Orphanage) -> Iterator[ObjectInfo]:
+def find_orphans(store: ObjectStore, rules: OrphanScan) -> Iterator[ObjectInfo]:
     """Yield the objects that are old enough, not hidden, and needed by nobody.
 
     In the folders of our own writes by Spark nothing is hidden: what its tasks, its log and its
@@ -105,7 +105,7 @@ def is_hidden(key: str, partition_columns: Sequence[str]) -> bool:
     )
 
 
-def _is_left_by_us(key: str, rules: Orphanage) -> bool:
+def _is_left_by_us(key: str, rules: OrphanScan) -> bool:
     """Tell whether a hidden object is of a write of ours; a checksum stays with its file."""
     if _OWN.match(key) is None:
         return False
@@ -147,7 +147,7 @@ class Vacuum:
     """Vacuums the tables of one catalog."""
 
     catalog: SqlCatalog
-    book: VacuumBook
+    vacuum_store: VacuumStore
     open_store: Callable[[TableRow], ObjectStore]
     require_owner: Callable[[TableRow, ObjectStore], None]
     leases: Leases
@@ -178,13 +178,13 @@ class Vacuum:
             raise LeaseLostError(f"Another worker vacuums {row.full_name}.", table=row.full_name)
         try:
             self.require_owner(row, self.open_store(row))  # before anything is marked
-            self.book.forget_dead_work()
+            self.vacuum_store.forget_dead_work()
             # with the lease: a drop before is seen here, a later one revokes the lease
             snapshot = self.catalog.snapshot(row.table_id)
             self._finish(row, lease)
             horizon = self._horizon(snapshot, options)
             for batch in self._batches(snapshot, horizon, options):
-                keys = set(self.book.mark(lease, row, horizon, batch.to_mark()))
+                keys = set(self.vacuum_store.mark(lease, row, horizon, batch.to_mark()))
                 self._delete(row, lease, sorted(keys))
                 yield from (one for one in batch.objects if one.key in keys)
         finally:
@@ -192,7 +192,7 @@ class Vacuum:
 
     def _finish(self, row: TableRow, lease: Lease) -> None:
         """Delete what a vacuum that was cut short has marked."""
-        while keys := self.book.marked(row.table_id, _BATCH):
+        while keys := self.vacuum_store.marked(row.table_id, _BATCH):
             self._delete(row, lease, keys)
 
     def _delete(self, row: TableRow, lease: Lease, keys: list[str]) -> None:
@@ -202,7 +202,7 @@ class Vacuum:
         with ThreadPoolExecutor(_THREADS) as pool:
             for _ in pool.map(store.delete, keys):
                 crash_point("after-vacuum-delete")
-        self.book.unmark(lease, keys)
+        self.vacuum_store.unmark(lease, keys)
         crash_point("after-vacuum-unmark")
 
     def _horizon(self, snapshot: Snapshot, options: VacuumOptions) -> Horizon:
@@ -221,17 +221,17 @@ class Vacuum:
                 "and writers at work may lose their files.",
             )
         # If one of the clocks is wrong, the earlier one deletes less.
-        now = min(self.clock(), self.book.database_now())
+        now = min(self.clock(), self.vacuum_store.database_now())
         cutoff = now - int(retain.total_seconds() * 1000)
         young = now - int(max(retain, _YOUNGEST_ORPHAN).total_seconds() * 1000)
-        return self.book.horizon(snapshot.table, cutoff=cutoff, orphans_before=young)
+        return self.vacuum_store.horizon(snapshot.table, cutoff=cutoff, orphans_before=young)
 
     def _batches(
         self, snapshot: Snapshot, horizon: Horizon, options: VacuumOptions
     ) -> Iterator[_Batch]:
-        kept = KeySet(self.book.kept_keys(snapshot.table, horizon))
+        kept = KeySet(self.vacuum_store.kept_keys(snapshot.table, horizon))
         told: list[str] = []
-        for files in _in_batches(self.book.ended(snapshot.table, horizon)):
+        for files in _in_batches(self.vacuum_store.ended(snapshot.table, horizon)):
             batch = _ended_batch(files, kept)
             told += [one.key for one in batch.objects]
             if batch.objects:
@@ -245,10 +245,10 @@ class Vacuum:
     def _orphans(self, snapshot: Snapshot, horizon: Horizon, kept: KeySet) -> Iterator[Vacuumed]:
         row = snapshot.table
         place = Place(row.table_id, row.location, row.location_key)
-        with self.catalog.database.read() as work:
-            nested = nested_folders(work, place)
+        with self.catalog.database.read() as tx:
+            nested = nested_folders(tx, place)
         columns = physical_partition_columns(snapshot.metadata)
-        rules = Orphanage(kept, horizon.orphans_before, tuple(columns), nested)
+        rules = OrphanScan(kept, horizon.orphans_before, tuple(columns), nested)
         changes: KeySet | None = None
         for info in find_orphans(self.open_store(row), rules):
             if CHANGE_FOLDER in info.key:
@@ -260,8 +260,8 @@ class Vacuum:
     def _change_files(self, row: TableRow, horizon: Horizon) -> Iterator[str]:
         """Yield the change data of the versions that stay."""
         first = max(horizon.gone_through, row.oldest_version)
-        with self.catalog.database.read() as work:
-            yield from change_keys(work, row, range(first, horizon.version + 1))
+        with self.catalog.database.read() as tx:
+            yield from change_keys(tx, row, range(first, horizon.version + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +339,7 @@ def vacuum_with(
     leases = connection.leases
     vacuum = Vacuum(
         connection.metastore,
-        VacuumBook(connection.metastore.database, leases, connection.metastore.identity.epoch),
+        VacuumStore(connection.metastore.database, leases, connection.metastore.identity.epoch),
         connection.store_of,
         connection.ownership.require_sole,
         leases,

@@ -1,4 +1,4 @@
-"""What vacuum asks of the book: which files have ended for good, and marks before each delete.
+"""What vacuum asks of the catalog: which files have ended for good, and marks before each delete.
 
 An object is marked under its table's row lock, in a transaction that looks once more at whatever
 was committed since the plan. From then on a commit that would refer to the object is refused, so
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from deltasql.crash import crash_point
-from deltasql.database.port import Database, Work
+from deltasql.database.port import Database, DbTransaction
 from deltasql.errors import OwnershipError, TableNotFoundError
 from deltasql.metastore.commit.check import require_open
 from deltasql.metastore.commit.encode import read_payload
@@ -62,7 +62,7 @@ class VacuumBatch:
 
 
 @dataclass(slots=True)
-class VacuumBook:
+class VacuumStore:
     """Plans and marks in one catalog."""
 
     database: Database
@@ -71,10 +71,10 @@ class VacuumBook:
 
     def horizon(self, row: TableRow, *, cutoff: int, orphans_before: int) -> Horizon:
         """Return what may go: nothing that a version since `cutoff` or the log still shows."""
-        with self.database.read() as work:
-            now = work.now_ms()
-            first = work.rows("first_version_since", table_id=row.table_id, cutoff=cutoff)[0][0]
-            open_since = work.rows("oldest_open_work", table_id=row.table_id, now=now)[0][0]
+        with self.database.read() as tx:
+            now = tx.now_ms()
+            first = tx.fetch_all("first_version_since", table_id=row.table_id, cutoff=cutoff)[0][0]
+            open_since = tx.fetch_all("oldest_open_work", table_id=row.table_id, now=now)[0][0]
         through = row.current_version if first is None else first - 1
         if open_since is not None:
             orphans_before = min(orphans_before, open_since - _CLOCKS_DIFFER_MS)
@@ -82,8 +82,8 @@ class VacuumBook:
 
     def database_now(self) -> int:
         """Return the database's time in milliseconds."""
-        with self.database.read() as work:
-            return work.now_ms()
+        with self.database.read() as tx:
+            return tx.now_ms()
 
     def kept_keys(self, row: TableRow, horizon: Horizon) -> Iterator[str]:
         """Yield the keys of all objects that must stay."""
@@ -98,8 +98,8 @@ class VacuumBook:
         params["gone_through"] = horizon.gone_through
         for batch in self.database.arrow_batches(kept, params, _PATHS):
             yield from own_keys(place, _pairs(batch))
-        with self.database.read() as work:
-            yield from neighbours_keys(work, place)
+        with self.database.read() as tx:
+            yield from neighbours_keys(tx, place)
 
     def ended(self, row: TableRow, horizon: Horizon) -> Iterator[EndedFile]:
         """Yield the ended files whose objects may go where nothing else needs them."""
@@ -118,27 +118,27 @@ class VacuumBook:
         Raises:
             LeaseLostError, OwnershipError, TableStateError: somebody else is in charge now.
         """
-        with self.database.write() as work:
-            locked = self._require_unchanged(work, row, horizon)
-            self.leases.require(work, lease)  # behind the table's lock, as a drop revokes it
-            going = batch.keys.difference(_needed_since(work, row, horizon))
+        with self.database.write() as tx:
+            locked = self._require_unchanged(tx, row, horizon)
+            self.leases.require(tx, lease)  # behind the table's lock, as a drop revokes it
+            going = batch.keys.difference(_needed_since(tx, row, horizon))
             if any(CHANGE_FOLDER in key for key in going):
                 newer = range(horizon.version + 1, locked.current_version + 1)
-                going = going.difference(change_keys(work, row, newer))
+                going = going.difference(change_keys(tx, row, newer))
             ids = [one.file_id for one in batch.ended if not going.isdisjoint(one.keys)]
-            now, keys = work.now_ms(), sorted(going)
+            now, keys = tx.now_ms(), sorted(going)
             if keys:
-                work.run("set_vacuuming", table_id=row.table_id)
-                work.run_many("insert_vacuum_marks", {"key": keys}, table_id=row.table_id)
+                tx.execute("set_vacuuming", table_id=row.table_id)
+                tx.execute_many("insert_vacuum_marks", {"key": keys}, table_id=row.table_id)
             if ids:
-                work.run_many("insert_vacuumed", {"file_id": ids}, table_id=row.table_id, now=now)
+                tx.execute_many("insert_vacuumed", {"file_id": ids}, table_id=row.table_id, now=now)
             crash_point("before-vacuum-marks")
         crash_point("after-vacuum-marks")
         return keys
 
     def marked(self, table_id: str, most: int) -> list[str]:
         """Return objects that are marked and perhaps not yet deleted."""
-        rows = self.database.rows("vacuum_marks", table_id=table_id, most=most)
+        rows = self.database.fetch_all("vacuum_marks", table_id=table_id, most=most)
         return [key for (key,) in rows]
 
     def unmark(self, lease: Lease, keys: Sequence[str]) -> None:
@@ -147,20 +147,20 @@ class VacuumBook:
         Raises:
             LeaseLostError: another worker vacuums the table, or it was dropped; the marks stay.
         """
-        with self.database.write() as work:
-            work.rows("lock_table", table_id=lease.table_id)
-            self.leases.require(work, lease)
+        with self.database.write() as tx:
+            tx.fetch_all("lock_table", table_id=lease.table_id)
+            self.leases.require(tx, lease)
             if keys:
-                work.run_many("delete_vacuum_marks", {"key": list(keys)}, table_id=lease.table_id)
-            work.run("end_vacuuming", table_id=lease.table_id)
+                tx.execute_many("delete_vacuum_marks", {"key": list(keys)}, table_id=lease.table_id)
+            tx.execute("end_vacuuming", table_id=lease.table_id)
 
     def forget_dead_work(self) -> None:
         """Stop waiting for writers that have not been heard of for long."""
-        with self.database.write() as work:
-            work.run("forget_open_work", now=work.now_ms())
+        with self.database.write() as tx:
+            tx.execute("forget_open_work", now=tx.now_ms())
 
-    def _require_unchanged(self, work: Work, row: TableRow, horizon: Horizon) -> TableRow:
-        rows = work.rows("lock_table", table_id=row.table_id)
+    def _require_unchanged(self, tx: DbTransaction, row: TableRow, horizon: Horizon) -> TableRow:
+        rows = tx.fetch_all("lock_table", table_id=row.table_id)
         if not rows:
             raise TableNotFoundError(f"There is no table with the id {row.table_id}.")
         locked = locked_table(rows[0])
@@ -172,20 +172,20 @@ class VacuumBook:
         return locked.row
 
 
-def change_keys(work: Work, row: TableRow, versions: Iterable[int]) -> Iterator[str]:
+def change_keys(tx: DbTransaction, row: TableRow, versions: Iterable[int]) -> Iterator[str]:
     """Yield the keys of versions' change data; only their commits name it."""
     for version in versions:
-        payload = read_payload(work, row.table_id, version)
+        payload = read_payload(tx, row.table_id, version)
         actions = decode_commit(payload, version=version, lenient=True)
         paths = [action.path for action in actions if isinstance(action, Cdc)]
         yield from keys_below((row.location, row.location_key), paths, own=True)
 
 
-def _needed_since(work: Work, row: TableRow, horizon: Horizon) -> set[str]:
+def _needed_since(tx: DbTransaction, row: TableRow, horizon: Horizon) -> set[str]:
     """Return what was committed since the plan, here and by neighbours."""
     place = Place(row.table_id, row.location, row.location_key)
-    newer = work.rows("files_since", table_id=row.table_id, version=horizon.version)
-    return {*own_keys(place, newer), *neighbours_keys(work, place)}
+    newer = tx.fetch_all("files_since", table_id=row.table_id, version=horizon.version)
+    return {*own_keys(place, newer), *neighbours_keys(tx, place)}
 
 
 def _pairs(batch: pa.RecordBatch) -> Iterable[tuple[str, str | None]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deltasql.crash import crash_point
-from deltasql.database.port import Database, Work
+from deltasql.database.port import Database, DbTransaction
 from deltasql.errors import (
     MirrorLagError,
     OwnershipError,
@@ -56,8 +56,8 @@ class Dropping:
             MirrorLagError: commits have not reached the log, and `may_lag` is not set.
             OwnershipError, TableStateError, TableNotFoundError: the catalog or the table changed.
         """
-        with self.database.write() as work:
-            locked = self._lock(work, row)
+        with self.database.write() as tx:
+            locked = self._lock(tx, row)
             if not may_lag and locked.mirrored_through < locked.current_version:
                 raise MirrorLagError(
                     f"Table {row.full_name} has commits up to {locked.current_version}, its log "
@@ -65,7 +65,7 @@ class Dropping:
                     hint="Mirror it first, or drop it with force.",
                     table=row.full_name,
                 )
-            self._take_out(work, locked)
+            self._take_out(tx, locked)
             crash_point("before-drop-commit")
 
     def undrop(self, row: TableRow) -> None:
@@ -78,15 +78,15 @@ class Dropping:
             OwnershipError: the catalog was recovered since it was opened.
             UniqueViolationError: the name or the place is taken.
         """
-        with self.database.write() as work:
-            rows = work.rows("lock_table", table_id=row.table_id)
+        with self.database.write() as tx:
+            rows = tx.fetch_all("lock_table", table_id=row.table_id)
             locked = locked_table(rows[0])
             self._require_epoch(locked.epoch)
             state = require_droppable_back(locked.row)
             properties = locked.row.properties.items()
             kept = {key: value for key, value in properties if key not in _DROPPED}
-            work.run("set_state", table_id=row.table_id, state=str(state))
-            work.run("set_properties", table_id=row.table_id, properties=dump_values(kept))
+            tx.execute("set_state", table_id=row.table_id, state=str(state))
+            tx.execute("set_properties", table_id=row.table_id, properties=dump_values(kept))
             crash_point("before-undrop-commit")
 
     def purge(self, row: TableRow) -> list[str]:
@@ -97,28 +97,28 @@ class Dropping:
                 or another table refers to its files.
         """
         place = Place(row.table_id, row.location, row.location_key)
-        with self.database.write() as work:
-            locked = self._lock(work, row)
-            key = next(neighbours_keys(work, place), None)
+        with self.database.write() as tx:
+            locked = self._lock(tx, row)
+            key = next(neighbours_keys(tx, place), None)
             if key is not None:
                 raise TableStateError(
                     f"Another table refers to {key} of {row.full_name}; it cannot be purged.",
                     hint="Drop the clones first, or drop this table without purge.",
                     table=row.full_name,
                 )
-            others = tuple(f"{folder}/" for folder in nested_folders(work, place))
-            found = own_keys(place, work.rows("all_paths", table_id=row.table_id))
+            others = tuple(f"{folder}/" for folder in nested_folders(tx, place))
+            found = own_keys(place, tx.fetch_all("all_paths", table_id=row.table_id))
             keys = sorted({key for key in found if not key.startswith(others)})
-            self._take_out(work, locked)
+            self._take_out(tx, locked)
             # from now on no commit of another table may refer to these objects
-            work.run("set_purged", table_id=row.table_id)
+            tx.execute("set_purged", table_id=row.table_id)
             for name in ("purge_leases", *PURGE):
-                work.run(name, table_id=row.table_id)
+                tx.execute(name, table_id=row.table_id)
             crash_point("before-drop-commit")
         return keys
 
-    def _lock(self, work: Work, row: TableRow) -> TableRow:
-        rows = work.rows("lock_table", table_id=row.table_id)
+    def _lock(self, tx: DbTransaction, row: TableRow) -> TableRow:
+        rows = tx.fetch_all("lock_table", table_id=row.table_id)
         locked = locked_table(rows[0]) if rows else None
         if locked is None or locked.row.state is TableState.DELETED:
             raise TableNotFoundError(
@@ -140,13 +140,13 @@ class Dropping:
                 hint="Open the catalog again.",
             )
 
-    def _take_out(self, work: Work, row: TableRow) -> None:
-        noted = {DROPPED_AT: str(work.now_ms()), DROPPED_STATE: str(row.state)}
+    def _take_out(self, tx: DbTransaction, row: TableRow) -> None:
+        noted = {DROPPED_AT: str(tx.now_ms()), DROPPED_STATE: str(row.state)}
         properties = dump_values(row.properties | noted)
-        work.run("set_state", table_id=row.table_id, state=str(TableState.DELETED))
-        work.run("set_properties", table_id=row.table_id, properties=properties)
+        tx.execute("set_state", table_id=row.table_id, state=str(TableState.DELETED))
+        tx.execute("set_properties", table_id=row.table_id, properties=properties)
         for name in _END_WORK:
-            work.run(name, table_id=row.table_id)
+            tx.execute(name, table_id=row.table_id)
 
 
 def require_droppable_back(row: TableRow) -> TableState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from deltasql.database.port import Database, Work
+from deltasql.database.port import Database, DbTransaction
 from deltasql.forks import start_afresh_after_fork
 from deltasql.metastore.commit.request import CommitRequest
 from deltasql.metastore.snapshot.definition import TableDefinition
@@ -50,13 +50,13 @@ class IdBlocks:
 
     def _refill(self, count: int) -> None:
         amount = max(count, self._block)
-        with self._database.write() as work:
-            end = work.rows("take_ids", name=self._name, amount=amount)[0][0]
+        with self._database.write() as tx:
+            end = tx.fetch_all("take_ids", name=self._name, amount=amount)[0][0]
         self._next, self._end = end - amount, end
 
 
 def number_rows(
-    work: Work, request: CommitRequest, version: int, definition: TableDefinition
+    tx: DbTransaction, request: CommitRequest, version: int, definition: TableDefinition
 ) -> CommitRequest:
     """Return the request with ids for all its rows, if its table tracks them.
 
@@ -67,7 +67,7 @@ def number_rows(
     if FEATURE not in writer_features(after) or not _has_files(request):
         return request
     refuse_moved_rows(request.actions, definition.metadata.configuration)
-    found = work.rows("domains_at", table_id=request.table_id, version=version - 1)
+    found = tx.fetch_all("domains_at", table_id=request.table_id, version=version - 1)
     told = [text for domain, text, removed in found if domain == DOMAIN and not removed]
     mark = read_mark(told[0] if told else None)
     return replace(request, actions=with_row_ids(request.actions, version, mark))

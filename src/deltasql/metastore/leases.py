@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltasql.database.port import Database, Work
+from deltasql.database.port import Database, DbTransaction
 from deltasql.errors import LeaseLostError
 
 # The lease of the process that deletes a purged table's objects.
@@ -35,9 +35,9 @@ class Leases:
 
     def acquire(self, table_id: str, purpose: str) -> Lease | None:
         """Return a lease, or None while another holder has it."""
-        with self._database.write() as work:
-            now = work.now_ms()
-            rows = work.rows(
+        with self._database.write() as tx:
+            now = tx.now_ms()
+            rows = tx.fetch_all(
                 "acquire_lease",
                 table_id=table_id,
                 purpose=purpose,
@@ -53,19 +53,19 @@ class Leases:
         Raises:
             LeaseLostError: somebody else has it now.
         """
-        with self._database.write() as work:
-            self.require(work, lease)
-            work.run(
+        with self._database.write() as tx:
+            self.require(tx, lease)
+            tx.execute(
                 "renew_lease",
                 table_id=lease.table_id,
                 purpose=lease.purpose,
-                expires_at=work.now_ms() + self.ttl_ms,
+                expires_at=tx.now_ms() + self.ttl_ms,
             )
 
     def release(self, lease: Lease) -> None:
         """Give a lease back; silent where it was lost meanwhile."""
-        with self._database.write() as work:
-            work.run(
+        with self._database.write() as tx:
+            tx.execute(
                 "release_lease",
                 table_id=lease.table_id,
                 purpose=lease.purpose,
@@ -75,8 +75,8 @@ class Leases:
 
     def end(self, lease: Lease) -> None:
         """Give a lease back whose table is gone: no number goes on, and no row stays."""
-        with self._database.write() as work:
-            work.run(
+        with self._database.write() as tx:
+            tx.execute(
                 "end_lease",
                 table_id=lease.table_id,
                 purpose=lease.purpose,
@@ -84,13 +84,13 @@ class Leases:
                 fencing=lease.fencing,
             )
 
-    def require(self, work: Work, lease: Lease) -> None:
+    def require(self, tx: DbTransaction, lease: Lease) -> None:
         """Inside a transaction: go on only with a lease that is still ours.
 
         Raises:
             LeaseLostError: somebody else has it now.
         """
-        rows = work.rows("lock_lease", table_id=lease.table_id, purpose=lease.purpose)
+        rows = tx.fetch_all("lock_lease", table_id=lease.table_id, purpose=lease.purpose)
         if not rows or (rows[0][0], rows[0][1]) != (lease.holder, lease.fencing):
             raise LeaseLostError(
                 f"The lease for {lease.purpose} of table {lease.table_id} was lost: another worker "
@@ -106,6 +106,6 @@ def write_purpose(work_id: str) -> str:
 
 def is_leased(database: Database, table_id: str, purpose: str) -> bool:
     """Tell whether somebody is at work on a table, by the database's clock."""
-    with database.read() as work:
-        now = work.now_ms()
-        return bool(work.rows("live_lease", table_id=table_id, purpose=purpose, now=now))
+    with database.read() as tx:
+        now = tx.now_ms()
+        return bool(tx.fetch_all("live_lease", table_id=table_id, purpose=purpose, now=now))

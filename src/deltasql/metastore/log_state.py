@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 
 from deltasql.crash import crash_point
-from deltasql.database.port import Database, Work
+from deltasql.database.port import Database, DbTransaction
 from deltasql.errors import TableStateError
 from deltasql.metastore.dropping import PURGE
 from deltasql.metastore.table_row import TableRow, TableState, table_row
@@ -48,23 +48,25 @@ class LogFiles:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def record(self, work: Work, table_id: str, file: RecordedFile) -> None:
+    def record(self, tx: DbTransaction, table_id: str, file: RecordedFile) -> None:
         """Note a file inside the transaction of whoever wrote it."""
-        work.run("record_log_file", table_id=table_id, **asdict(file))
+        tx.execute("record_log_file", table_id=table_id, **asdict(file))
 
     def forget(self, table_id: str, key: str) -> None:
         """Drop the note of a file that is no longer there."""
-        with self._database.write() as work:
-            work.run("forget_log_file", table_id=table_id, key=key)
+        with self._database.write() as tx:
+            tx.execute("forget_log_file", table_id=table_id, key=key)
 
     def newest_checkpoint(self, table_id: str) -> RecordedFile | None:
         """Return the newest checkpoint that is recorded."""
-        rows = self._database.rows("newest_checkpoint", table_id=table_id)
+        rows = self._database.fetch_all("newest_checkpoint", table_id=table_id)
         return RecordedFile(*rows[0]) if rows else None
 
     def all(self, table_id: str) -> list[RecordedFile]:
         """Return every recorded file, by its key."""
-        return [RecordedFile(*row) for row in self._database.rows("log_files", table_id=table_id)]
+        return [
+            RecordedFile(*row) for row in self._database.fetch_all("log_files", table_id=table_id)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +77,16 @@ class Claim:
     payload: bytes = field(repr=False)
 
 
-def noted_claim(read: Database | Work, table_id: str) -> Claim | None:
+def noted_claim(read: Database | DbTransaction, table_id: str) -> Claim | None:
     """Return the claim that a cut-over has begun with, if one has."""
-    rows = read.rows("import_claim", table_id=table_id)
+    rows = read.fetch_all("import_claim", table_id=table_id)
     return Claim(rows[0][0], rows[0][1].encode()) if rows else None
 
 
-def erase_rows(work: Work, table_id: str) -> None:
+def erase_rows(tx: DbTransaction, table_id: str) -> None:
     """Delete all rows of a table that is being imported, its own last."""
     for name in (*PURGE, *_ERASE):
-        work.run(name, table_id=table_id)
+        tx.execute(name, table_id=table_id)
 
 
 @dataclass(slots=True)
@@ -99,11 +101,11 @@ class Copies:
         Raises:
             TableStateError: it is no copy, or a cut-over is under way.
         """
-        with self.database.write() as work:
-            _locked_copy(work, table_id)
+        with self.database.write() as tx:
+            _locked_copy(tx, table_id)
             # only what is being imported can be erased
-            work.run("set_state", table_id=table_id, state=str(TableState.IMPORTING))
-            erase_rows(work, table_id)
+            tx.execute("set_state", table_id=table_id, state=str(TableState.IMPORTING))
+            erase_rows(tx, table_id)
             crash_point("before-copy-erased")
 
     def detach(self, table_id: str) -> None:
@@ -112,9 +114,9 @@ class Copies:
         Raises:
             TableStateError: it is no copy, or a cut-over is under way.
         """
-        with self.database.write() as work:
-            _locked_copy(work, table_id)
-            work.run("set_state", table_id=table_id, state=str(TableState.DETACHED))
+        with self.database.write() as tx:
+            _locked_copy(tx, table_id)
+            tx.execute("set_state", table_id=table_id, state=str(TableState.DETACHED))
             crash_point("before-copy-detached")
 
 
@@ -148,13 +150,13 @@ def require_own_log(row: TableRow) -> TableRow:
     )
 
 
-def _locked_copy(work: Work, table_id: str) -> TableRow:
-    row = table_row(work.rows("lock_table", table_id=table_id)[0])
+def _locked_copy(tx: DbTransaction, table_id: str) -> TableRow:
+    row = table_row(tx.fetch_all("lock_table", table_id=table_id)[0])
     if row.state not in COPIES:
         raise TableStateError(
             f"Table {row.full_name} is {row.state}, no copy of a log.", table=row.full_name
         )
-    if noted_claim(work, table_id) is not None:
+    if noted_claim(tx, table_id) is not None:
         raise TableStateError(
             f"A cut-over of {row.full_name} was begun and not ended.",
             hint=f"Run `deltasql cutover {row.full_name}`: it ends what was begun.",

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from deltasql.database.port import BulkWork, Work
+from deltasql.database.port import BulkTransaction, DbTransaction
 from deltasql.errors import CorruptDataError, UnsafePathError
 from deltasql.metastore.snapshot.file_list import vector_of
 from deltasql.protocol.actions import DeletionVector
@@ -108,38 +108,38 @@ def own_keys(place: Place, files: Iterable[tuple[str, str | None]]) -> Iterator[
         yield from keys_below(_roots(place), paths_of(path, vector), own=True)
 
 
-def neighbours_keys(work: Work, place: Place) -> Iterator[str]:
+def neighbours_keys(tx: DbTransaction, place: Place) -> Iterator[str]:
     """Yield the keys in this place that other tables of the catalog refer to."""
-    for path, vector in work.rows("absolute_paths", table_id=place.table_id):
+    for path, vector in tx.fetch_all("absolute_paths", table_id=place.table_id):
         yield from keys_below(_roots(place), paths_of(path, vector), own=False)
-    for other in other_places(work, place):
+    for other in other_places(tx, place):
         folder = place.inside(other)
         if folder is not None:
-            files = work.rows("all_paths", table_id=other.table_id)
+            files = tx.fetch_all("all_paths", table_id=other.table_id)
             for key in own_keys(other, files):
                 if key.startswith(f"{folder}/"):
                     yield key.removeprefix(f"{folder}/")
 
 
-def nested_folders(work: Work, place: Place) -> list[str]:
+def nested_folders(tx: DbTransaction, place: Place) -> list[str]:
     """Return the folders in this place that belong to other tables of the catalog."""
-    found = (other.inside(place) for other in other_places(work, place))
+    found = (other.inside(place) for other in other_places(tx, place))
     return [folder for folder in found if folder is not None]
 
 
-def other_places(work: Work | BulkWork, place: Place) -> list[Place]:
+def other_places(tx: DbTransaction | BulkTransaction, place: Place) -> list[Place]:
     """Return where the catalog's other tables lie."""
-    return _places(work.rows("table_places", table_id=place.table_id))
+    return _places(tx.fetch_all("table_places", table_id=place.table_id))
 
 
-def markable_places(work: Work | BulkWork, place: Place) -> list[Place]:
+def markable_places(tx: DbTransaction | BulkTransaction, place: Place) -> list[Place]:
     """Return where vacuum has marked objects, or may: in other tables, and in dropped ones."""
-    return _places(work.rows("markable_places", table_id=place.table_id))
+    return _places(tx.fetch_all("markable_places", table_id=place.table_id))
 
 
-def purged_places(work: Work | BulkWork) -> list[Place]:
+def purged_places(tx: DbTransaction | BulkTransaction) -> list[Place]:
     """Return where purged tables lay and no table of the catalog lies now."""
-    return _places(work.rows("purged_places"))
+    return _places(tx.fetch_all("purged_places"))
 
 
 def _places(rows: list[tuple[Any, ...]]) -> list[Place]:

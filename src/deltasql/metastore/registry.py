@@ -97,14 +97,14 @@ class SqlCatalog:
     def find_table(self, name: str) -> TableRow | None:
         """Return a table by its name, or None."""
         namespace, short = split_name(name)
-        rows = self.database.rows("table_by_name", namespace=namespace, name=short)
+        rows = self.database.fetch_all("table_by_name", namespace=namespace, name=short)
         return table_row(rows[0]) if rows else None
 
     def _missing(self, name: str) -> TableNotFoundError:
         """Return the error of a name that no table has, with the nearest one that a table has."""
         near: list[str] = []
         with suppress(DeltaSqlError):  # what is wrong is told without a suggestion too
-            for namespace, short in self.database.rows(
+            for namespace, short in self.database.fetch_all(
                 "names_of_length",
                 shortest=len(split_name(name)[1]) - _TYPOS,
                 longest=len(split_name(name)[1]) + _TYPOS,
@@ -115,14 +115,14 @@ class SqlCatalog:
 
     def table_by_id(self, table_id: str) -> TableRow:
         """Return a table, also a dropped one, by its id."""
-        rows = self.database.rows("table_by_id", table_id=table_id)
+        rows = self.database.fetch_all("table_by_id", table_id=table_id)
         if not rows:
             raise TableNotFoundError(f"There is no table with the id {table_id}.")
         return table_row(rows[0])
 
     def table_at(self, location_key: str) -> TableRow | None:
         """Return the table that has a place, or None."""
-        rows = self.database.rows("table_by_location", location_key=location_key)
+        rows = self.database.fetch_all("table_by_location", location_key=location_key)
         return table_row(rows[0]) if rows else None
 
     def tables_around(self, row: TableRow) -> list[TableRow]:
@@ -132,7 +132,7 @@ class SqlCatalog:
         """
         if parse_location(row.location_key).is_azure:  # no range of keys holds all spellings
             return [one for one in self.tables() if _is_in_the_way(one, row)]
-        rows = self.database.rows(
+        rows = self.database.fetch_all(
             "tables_around",
             namespace=row.namespace,
             name=row.name,
@@ -147,16 +147,16 @@ class SqlCatalog:
 
     def tables(self) -> list[TableRow]:
         """Return all tables, by name."""
-        return [table_row(row) for row in self.database.rows("all_tables")]
+        return [table_row(row) for row in self.database.fetch_all("all_tables")]
 
     def dropped_tables(self) -> list[TableRow]:
         """Return all tables that were dropped, the last one first."""
-        rows = [table_row(row) for row in self.database.rows("dropped_tables")]
+        rows = [table_row(row) for row in self.database.fetch_all("dropped_tables")]
         return sorted(rows, key=lambda row: (row.dropped_at or 0, row.created_at), reverse=True)
 
     def is_dropped(self, table_id: str) -> bool:
         """Tell whether a table of this catalog was dropped and its files were kept."""
-        rows = self.database.rows("table_by_id", table_id=table_id)
+        rows = self.database.fetch_all("table_by_id", table_id=table_id)
         if not rows:
             return False
         row = table_row(rows[0])
@@ -193,8 +193,8 @@ class SqlCatalog:
         check_name(namespace, name)
         row = self.table(old)
         try:
-            with self.database.write() as work:
-                work.run("rename_table", table_id=row.table_id, namespace=namespace, name=name)
+            with self.database.write() as tx:
+                tx.execute("rename_table", table_id=row.table_id, namespace=namespace, name=name)
                 crash_point("after-rename")
         except UniqueViolationError as error:
             raise TableExistsError(
@@ -209,14 +209,14 @@ class SqlCatalog:
         Raises:
             TableStateError: the table is in none of them.
         """
-        with self.database.write() as work:
-            row = table_row(work.rows("lock_table", table_id=table_id)[0])
+        with self.database.write() as tx:
+            row = table_row(tx.fetch_all("lock_table", table_id=table_id)[0])
             if row.state not in expected:
                 raise TableStateError(
                     f"Table {row.full_name} is {row.state}, not {' or '.join(expected)}.",
                     table=row.full_name,
                 )
-            work.run("set_state", table_id=table_id, state=str(state))
+            tx.execute("set_state", table_id=table_id, state=str(state))
             crash_point("after-set-state")
 
     def dropping(self) -> Dropping:
@@ -237,9 +237,9 @@ class SqlCatalog:
         if version is None and timestamp is None:
             snapshot = self._newest(row, where)
         else:
-            with self.database.read() as work:
+            with self.database.read() as tx:
                 snapshot = open_snapshot(
-                    self.database, work, row, version=version, timestamp=timestamp, where=where
+                    self.database, tx, row, version=version, timestamp=timestamp, where=where
                 )
         snapshot.predicate()
         return snapshot
@@ -255,13 +255,15 @@ class SqlCatalog:
         cache = self.committer.cache
         definition = cache.find(row)
         if definition is None:
-            with self.database.read() as work:
-                definition = cache.load(work, row)
+            with self.database.read() as tx:
+                definition = cache.load(tx, row)
         return Snapshot(self.database, row, row.current_version, row.last_ict, definition, where)
 
     def history(self, table_id: str, limit: int | None = None) -> list[HistoryEntry]:
         """Return the versions of a table, newest first."""
-        rows = self.database.rows("history", table_id=table_id, upto=_NEWEST, most=limit or _NEWEST)
+        rows = self.database.fetch_all(
+            "history", table_id=table_id, upto=_NEWEST, most=limit or _NEWEST
+        )
         return [history_entry(row) for row in rows]
 
     def changes(self, table_id: str, after: int, upto: int) -> list[FileChange]:
@@ -278,12 +280,12 @@ class SqlCatalog:
                 table=row.full_name,
                 version=after,
             )
-        rows = self.database.rows("changes", table_id=table_id, after=after, upto=upto)
+        rows = self.database.fetch_all("changes", table_id=table_id, after=after, upto=upto)
         return [_file_change(row) for row in rows]
 
     def digests(self, table_id: str, first: int, last: int) -> dict[int, str]:
         """Return the digests of versions by their numbers."""
-        rows = self.database.rows("digests", table_id=table_id, first=first, last=last)
+        rows = self.database.fetch_all("digests", table_id=table_id, first=first, last=last)
         return dict(rows)
 
     def recommitter(self) -> Recommitter:
@@ -294,37 +296,39 @@ class SqlCatalog:
 
     def current_epoch(self) -> int:
         """Return the epoch that the catalog has now, which may be newer than this process."""
-        return int(self.database.rows("catalog_row")[0][1])
+        return int(self.database.fetch_all("catalog_row")[0][1])
 
     def new_epoch(self) -> int:
         """Begin a new epoch: whoever has the catalog open, here or in a clone, is fenced off."""
-        with self.database.write() as work:
-            work.run("lock_all_tables")
-            epoch = int(work.rows("new_epoch")[0][0])
-            work.run("new_epoch_of_tables")
+        with self.database.write() as tx:
+            tx.execute("lock_all_tables")
+            epoch = int(tx.fetch_all("new_epoch")[0][0])
+            tx.execute("new_epoch_of_tables")
             crash_point("before-new-epoch")
         return epoch
 
     def set_paused(self, table_id: str, *, paused: bool) -> None:
         """Pause the mirror of a table, or resume it."""
-        with self.database.write() as work:
-            work.run("set_mirror_paused", table_id=table_id, paused=paused)
+        with self.database.write() as tx:
+            tx.execute("set_mirror_paused", table_id=table_id, paused=paused)
 
     def stored_commits(
         self, table_id: str, first: int, last: int, *, most_bytes: int
     ) -> list[StoredCommit]:
         """Return the exact bytes of versions in order, as many as fit; see `read_commits`."""
-        with self.database.read() as work:
-            return read_commits(work, table_id, first, last, most_bytes)
+        with self.database.read() as tx:
+            return read_commits(tx, table_id, first, last, most_bytes)
 
     def payload(self, table_id: str, version: int) -> bytes:
         """Return the exact bytes of a version's commit."""
-        with self.database.read() as work:
-            return read_payload(work, table_id, version)
+        with self.database.read() as tx:
+            return read_payload(tx, table_id, version)
 
     def version_of(self, table_id: str, commit_id: str) -> int | None:
         """Return the version that a commit's token has, or None if it was never committed."""
-        rows = self.database.rows("version_by_commit_id", table_id=table_id, commit_id=commit_id)
+        rows = self.database.fetch_all(
+            "version_by_commit_id", table_id=table_id, commit_id=commit_id
+        )
         return int(rows[0][0]) if rows else None
 
     def version_of_write(
@@ -335,7 +339,9 @@ class SqlCatalog:
         Raises:
             InvalidCommitError: the token was used before for another write.
         """
-        rows = self.database.rows("version_by_commit_id", table_id=table_id, commit_id=commit_id)
+        rows = self.database.fetch_all(
+            "version_by_commit_id", table_id=table_id, commit_id=commit_id
+        )
         if not rows:
             return None
         version = int(rows[0][0])
@@ -346,19 +352,19 @@ class SqlCatalog:
 
     def txn_version(self, table_id: str, app_id: str) -> int | None:
         """Return how far an application has written, or None if it never has."""
-        rows = self.database.rows("current_txn", table_id=table_id, app_id=app_id)
+        rows = self.database.fetch_all("current_txn", table_id=table_id, app_id=app_id)
         return int(rows[0][0]) if rows else None
 
     def version_of_txn(self, table_id: str, app_id: str, number: int) -> int | None:
         """Return the version in which an application wrote a number, or None if it is unknown."""
-        rows = self.database.rows(
+        rows = self.database.fetch_all(
             "version_of_txn", table_id=table_id, app_id=app_id, txn_version=number
         )
         return None if rows[0][0] is None else int(rows[0][0])
 
     def _taken(self, new: NewTable, hint: str = NAME_TAKEN) -> TableExistsError:
-        with self.database.read() as work:
-            name = work.rows("table_by_name", namespace=new.namespace, name=new.name)
+        with self.database.read() as tx:
+            name = tx.fetch_all("table_by_name", namespace=new.namespace, name=new.name)
         full = f"{new.namespace}.{new.name}" if new.namespace else new.name
         if name:
             return TableExistsError(f"There is a table {full!r} already.", hint=hint, table=full)
@@ -403,7 +409,7 @@ def check_name(namespace: str, name: str) -> None:
 def find_identity(database: Database) -> CatalogRow | None:
     """Return the catalog's identity by one query, or None where its schema is not the newest."""
     try:
-        rows = database.rows("open_catalog")
+        rows = database.fetch_all("open_catalog")
     except (CatalogUnavailableError, PermissionDeniedError):
         raise
     except CatalogError:
@@ -415,8 +421,8 @@ def find_identity(database: Database) -> CatalogRow | None:
 
 
 def _identity(database: Database) -> CatalogRow:
-    with database.read() as work:
-        rows = work.rows("catalog_row")
+    with database.read() as tx:
+        rows = tx.fetch_all("catalog_row")
     if len(rows) != 1:
         raise CatalogCorruptError("The catalog has no identity of its own.")
     return _row(rows[0])

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deltasql.database.port import BulkWork, Work
+from deltasql.database.port import BulkTransaction, DbTransaction
 from deltasql.errors import BadArgumentError, SchemaError
 from deltasql.protocol.actions import Metadata
 from deltasql.protocol.properties import STATS_INDEX_PROPERTY, read
@@ -110,9 +110,9 @@ class IndexRows:
     text: dict[str, list[str | int | None]]
 
 
-def load_columns(work: Work | BulkWork, table_id: str) -> list[StatsColumn]:
+def load_columns(tx: DbTransaction | BulkTransaction, table_id: str) -> list[StatsColumn]:
     """Return all columns that are or were indexed."""
-    return read_columns(work.rows("stats_columns", table_id=table_id))
+    return read_columns(tx.fetch_all("stats_columns", table_id=table_id))
 
 
 def read_columns(rows: Iterable[tuple[Any, ...]]) -> list[StatsColumn]:

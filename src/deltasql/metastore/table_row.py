@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from deltasql.database.port import Work
+from deltasql.database.port import DbTransaction
 from deltasql.errors import BadArgumentError
 from deltasql.protocol.actions import Action, Metadata
 from deltasql.protocol.codec import dump_values
@@ -141,14 +141,14 @@ def split_name(full_name: str) -> tuple[str, str]:
     return (namespace, name) if namespace else ("", full_name)
 
 
-def keep_settings(work: Work, actions: Sequence[Action], row: TableRow) -> None:
+def keep_settings(tx: DbTransaction, actions: Sequence[Action], row: TableRow) -> None:
     """Inside a commit: make the row's settings those of the metadata it brings, if it does."""
     metadata = next((a for a in actions if isinstance(a, Metadata)), None)
     if metadata is None:
         return
     wanted = with_settings(row.properties, metadata)
     if wanted != row.properties:
-        work.run("set_properties", table_id=row.table_id, properties=dump_values(wanted))
+        tx.execute("set_properties", table_id=row.table_id, properties=dump_values(wanted))
 
 
 def with_settings(properties: dict[str, Any], metadata: Metadata) -> dict[str, Any]:
@@ -170,21 +170,21 @@ class NewTable:
 
 
 def insert_table(
-    work: Work,
+    tx: DbTransaction,
     create: NewTable,
     *,
     state: TableState = TableState.ACTIVE,
     first_version: int = 0,
 ) -> None:
     """Register a table; its log begins where its versions do."""
-    work.run(
+    tx.execute(
         "insert_table",
         table_id=create.table_id,
         namespace=create.namespace,
         name=create.name,
         location=create.location,
         location_key=create.location_key,
-        created_at=work.now_ms(),
+        created_at=tx.now_ms(),
         last_ict=0,
         state=str(state),
         first_version=first_version,

@@ -112,13 +112,13 @@ class Difference(enum.StrEnum):
     """In which way the log differs from SQL."""
 
     MISSING_COMMIT = "missing_commit"
-    CHANGED_COMMIT = "changed_commit"
-    FOREIGN_COMMIT = "foreign_commit"
-    UNKNOWN_COMMIT = "unknown_commit"
+    COMMIT_BYTES_DIFFER = "commit_bytes_differ"
+    COMMIT_CONFLICT = "commit_conflict"
+    COMMIT_NOT_IN_CATALOG = "commit_not_in_catalog"
     MISSING_FILE = "missing_file"
     CHANGED_FILE = "changed_file"
     FOREIGN_FILE = "foreign_file"
-    WRONG_HINT = "wrong_hint"
+    LAST_CHECKPOINT_WRONG = "last_checkpoint_wrong"
     WRONG_OWNER = "wrong_owner"
     MISSING_DATA_FILE = "missing_data_file"
     WRONG_DATA_SIZE = "wrong_data_size"
@@ -150,17 +150,17 @@ class Finding:
 
 _ACTIONS = {
     Difference.MISSING_COMMIT: "`deltasql mirror repair` puts the stored bytes again",
-    Difference.CHANGED_COMMIT: "compare both; `deltasql mirror repair` with `replace=True` puts "
-    "SQL's bytes and keeps the others aside, `recommit=True` also commits them above SQL's",
-    Difference.FOREIGN_COMMIT: "a writer bypassed SQL and took the number of a commit of SQL; "
+    Difference.COMMIT_BYTES_DIFFER: "compare both; `deltasql mirror repair` with `replace=True` "
+    "puts SQL's bytes and keeps the others aside, `recommit=True` also commits them above SQL's",
+    Difference.COMMIT_CONFLICT: "a writer bypassed SQL and took the number of a commit of SQL; "
     "`deltasql mirror repair` with `replace=True` puts SQL's commit and keeps the other aside, "
     "`recommit=True` also commits it above SQL's",
-    Difference.UNKNOWN_COMMIT: "a writer bypassed SQL; `deltasql mirror repair` with `adopt=True` "
-    "takes its commit into SQL",
+    Difference.COMMIT_NOT_IN_CATALOG: "a writer bypassed SQL; `deltasql mirror repair` with "
+    "`adopt=True` takes its commit into SQL",
     Difference.MISSING_FILE: "`deltasql mirror repair` writes it again",
     Difference.CHANGED_FILE: "`deltasql mirror repair` writes it again",
     Difference.FOREIGN_FILE: "somebody else put it there; readers may use it",
-    Difference.WRONG_HINT: "`deltasql mirror repair` writes it again",
+    Difference.LAST_CHECKPOINT_WRONG: "`deltasql mirror repair` writes it again",
     Difference.WRONG_OWNER: "nothing is mirrored here while it is so; `deltasql recover` makes the "
     "log this catalog's own and fences off any other",
     Difference.MISSING_DATA_FILE: "bring it back from a backup, or restore or overwrite the table",
@@ -170,7 +170,7 @@ _ACTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class VerifyThrottle:
     """How hard a comparison works: how many objects are read, and what happens before each."""
 
     workers: int = _WORKERS
@@ -184,13 +184,13 @@ def compare_log(
     log_files: LogFiles,
     row: TableRow,
     store: ObjectStore,
-    effort: Effort | None = None,
+    effort: VerifyThrottle | None = None,
 ) -> list[Finding]:
     """Return how a table's log differs from SQL; an empty list means that they are equal.
 
     Versions that are not mirrored yet are no difference.
     """
-    effort = effort or Effort()
+    effort = effort or VerifyThrottle()
     listed = {info.key: info.tag for info in store.list_from(LOG_FOLDER)}
     recorded = {
         file.key: file
@@ -206,7 +206,7 @@ def compare_log(
 
 
 def _commits(
-    catalog: SqlCatalog, row: TableRow, store: ObjectStore, listed: _Listed, effort: Effort
+    catalog: SqlCatalog, row: TableRow, store: ObjectStore, listed: _Listed, effort: VerifyThrottle
 ) -> Iterator[Finding]:
     """Compare what is mirrored by tags or digests, many objects at a time."""
 
@@ -235,7 +235,7 @@ def _commits(
                     yield Finding(Difference.MISSING_COMMIT, key, version, "is not there")
                 elif seen != digests.get(version):
                     detail = _contrast(catalog, row, store, version)
-                    yield Finding(Difference.CHANGED_COMMIT, key, version, detail)
+                    yield Finding(Difference.COMMIT_BYTES_DIFFER, key, version, detail)
 
 
 def _news_of_commits(
@@ -274,10 +274,10 @@ def _beyond(
         if wanted is None and seen is not None:
             told = _words(store, key, file.version)
             detail = f"SQL has the table up to {row.current_version}; log: {told}"
-            yield Finding(Difference.UNKNOWN_COMMIT, key, file.version, detail)
+            yield Finding(Difference.COMMIT_NOT_IN_CATALOG, key, file.version, detail)
         elif seen is not None and seen != wanted:
             detail = _contrast(catalog, row, store, file.version)
-            yield Finding(Difference.FOREIGN_COMMIT, key, file.version, detail)
+            yield Finding(Difference.COMMIT_CONFLICT, key, file.version, detail)
 
 
 def _contrast(catalog: SqlCatalog, row: TableRow, store: ObjectStore, version: int) -> str:
@@ -294,7 +294,7 @@ def _words(store: ObjectStore, key: str, version: int) -> str:
 
 
 def _side_files(
-    recorded: Collection[RecordedFile], store: ObjectStore, listed: _Listed, effort: Effort
+    recorded: Collection[RecordedFile], store: ObjectStore, listed: _Listed, effort: VerifyThrottle
 ) -> Iterator[Finding]:
     """Compare checkpoints and what was inherited, by tags or digests."""
     for file in recorded:
@@ -370,7 +370,7 @@ def _owner(catalog: SqlCatalog, row: TableRow, store: ObjectStore) -> Finding | 
 
 
 def _settled_hint(
-    log_files: LogFiles, row: TableRow, store: ObjectStore, effort: Effort
+    log_files: LogFiles, row: TableRow, store: ObjectStore, effort: VerifyThrottle
 ) -> Finding | None:
     """Compare the hint; one that is wrong is looked at again, because a writer may be about to
     move it: a checkpoint is put, recorded and hinted one after the other.
@@ -401,7 +401,10 @@ def _hint(store: ObjectStore, recorded: Collection[RecordedFile]) -> Finding | N
     if detail is None:
         return None
     return Finding(
-        Difference.WRONG_HINT, LAST_CHECKPOINT, newest.version if newest else None, detail
+        Difference.LAST_CHECKPOINT_WRONG,
+        LAST_CHECKPOINT,
+        newest.version if newest else None,
+        detail,
     )
 
 

@@ -68,7 +68,7 @@ update dl_tables set state = 'conflict' where table_id = :table_id and state = '
 update dl_mirror_status set checkpoint_written = {true}, updated_at = {time:now}
 where table_id = :table_id and version = :version
 
--- What a read of a version's files has to know first: how far back the book goes, and whether,
+-- What a read of a version's files has to know first: how far back the catalog goes, and whether,
 -- up to a limit how often, files of the version have ended since.
 -- name: advance_mirrored_range
 update dl_tables set mirrored_through = :last

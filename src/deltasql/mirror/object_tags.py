@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltasql.crash import crash_point
-from deltasql.database.port import Database, Work
+from deltasql.database.port import Database, DbTransaction
 from deltasql.storage.port import ObjectTag
 
 ROTATION = 30
@@ -48,7 +48,7 @@ class ObjectTags:
 
     def of_commits(self, table_id: str, first: int, last: int) -> dict[int, ObjectTag]:
         """Return the tags of commits, where there are any, by version."""
-        rows = self._database.rows("commit_tags", table_id=table_id, first=first, last=last)
+        rows = self._database.fetch_all("commit_tags", table_id=table_id, first=first, last=last)
         return {version: ObjectTag(size, e_tag) for version, size, e_tag in rows}
 
     def remember(
@@ -56,18 +56,18 @@ class ObjectTags:
     ) -> None:
         """Remember what was seen of objects, also that nothing is known of one any more."""
         # If a power cut undoes this, the objects are read again.
-        with self._database.write(durable=False) as work:
-            remember_commits(work, table_id, commits)
+        with self._database.write(durable=False) as tx:
+            remember_commits(tx, table_id, commits)
             if files:
                 columns: dict[str, Sequence[Any]] = {
                     "key": [file.key for file in files],
                     "digest": [file.digest for file in files],
                     "e_tag": [file.tag.e_tag if file.tag else None for file in files],
                 }
-                work.run_many("remember_file_tags", columns, table_id=table_id)
+                tx.execute_many("remember_file_tags", columns, table_id=table_id)
 
 
-def remember_commits(work: Work, table_id: str, commits: Sequence[CommitTag]) -> None:
+def remember_commits(tx: DbTransaction, table_id: str, commits: Sequence[CommitTag]) -> None:
     """Remember the tags of commits inside a transaction."""
     if not commits:
         return
@@ -77,7 +77,7 @@ def remember_commits(work: Work, table_id: str, commits: Sequence[CommitTag]) ->
         "size": [commit.tag.size if commit.tag else None for commit in commits],
         "e_tag": [commit.tag.e_tag if commit.tag else None for commit in commits],
     }
-    work.run_many("remember_commit_tags", columns, table_id=table_id)
+    tx.execute_many("remember_commit_tags", columns, table_id=table_id)
 
 
 class FullCheck:

@@ -57,7 +57,7 @@ class MirrorLag:
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class LaggingTable:
     """A table whose log lacks versions; the rest is about the first of them."""
 
     table_id: str
@@ -101,9 +101,9 @@ class MirrorStatusTracker:
 
     def mark_pending(self, table_id: str, version: int, digest: str, *, now: int) -> None:
         """Put a version into the queue; a commit does so itself, inside its transaction."""
-        with self._database.write() as work:
-            if not work.rows("mirror_row", table_id=table_id, version=version):
-                work.run(
+        with self._database.write() as tx:
+            if not tx.fetch_all("mirror_row", table_id=table_id, version=version):
+                tx.execute(
                     "insert_mirror_row",
                     table_id=table_id,
                     version=version,
@@ -133,8 +133,8 @@ class MirrorStatusTracker:
         table's row: he takes them along, and they need not wait.
         """
         # If a power cut undoes this, the version is put again and found to be there.
-        with self._database.write(durable=False) as work:
-            work.run(
+        with self._database.write(durable=False) as tx:
+            tx.execute(
                 "mirror_success",
                 table_id=table_id,
                 version=version,
@@ -146,7 +146,7 @@ class MirrorStatusTracker:
                 object_tag=tag.e_tag if tag else None,
             )
             place = {"table_id": table_id, "version": version, "digest": digest}
-            newest = work.ask("advance_mirrored_through", **place)
+            newest = tx.fetch_later("advance_mirrored_through", **place)
         rows = newest()
         return int(rows[0][0]) if rows else None
 
@@ -165,8 +165,8 @@ class MirrorStatusTracker:
         With `final` the version is FAILED, else it stays PENDING and is due again.
         """
         status = MirrorState.FAILED if final else MirrorState.PENDING
-        with self._database.write() as work:
-            rows = work.rows(
+        with self._database.write() as tx:
+            rows = tx.fetch_all(
                 "mirror_failure",
                 table_id=table_id,
                 version=version,
@@ -187,12 +187,12 @@ class MirrorStatusTracker:
         now: int,
     ) -> tuple[int, V]:
         """Record a failed attempt; `judge` says what follows from the number of attempts."""
-        with self._database.write() as work:
-            found = work.rows("mirror_row", table_id=table_id, version=version)
+        with self._database.write() as tx:
+            found = tx.fetch_all("mirror_row", table_id=table_id, version=version)
             attempts = (_status(found[0]).retry_count if found else 0) + 1
             verdict = judge(attempts)
             status = MirrorState.FAILED if verdict.is_final else MirrorState.PENDING
-            work.rows(
+            tx.fetch_all(
                 "mirror_failure",
                 table_id=table_id,
                 version=version,
@@ -219,42 +219,42 @@ class MirrorStatusTracker:
         None; see `mark_success`.
         """
         # If a power cut undoes this, the versions are put again and found to be there.
-        with self._database.write(durable=False) as work:
+        with self._database.write(durable=False) as tx:
             place = {"table_id": table_id, "first": first, "last": last, "digest": digest}
-            work.run("mirror_range", **place, now=now)
-            remember_commits(work, table_id, tags)
-            newest = work.ask("advance_mirrored_range", **place)
+            tx.execute("mirror_range", **place, now=now)
+            remember_commits(tx, table_id, tags)
+            newest = tx.fetch_later("advance_mirrored_range", **place)
         rows = newest()
         return int(rows[0][0]) if rows else None
 
     def make_missing(self, *, now: int) -> int:
         """Queue every version that no row speaks for, and return how many there were."""
-        with self._database.write() as work:
-            missing = int(work.rows("count_missing_mirror_rows")[0][0])
+        with self._database.write() as tx:
+            missing = int(tx.fetch_all("count_missing_mirror_rows")[0][0])
             if missing:
-                work.run("make_missing_mirror_rows", now=now)
+                tx.execute("make_missing_mirror_rows", now=now)
         return missing
 
-    def find_behind(self) -> list[Behind]:
+    def find_behind(self) -> list[LaggingTable]:
         """Return the tables whose log lacks versions, with the state of the first of them."""
-        return [Behind(*row) for row in self._database.rows("behind_tables")]
+        return [LaggingTable(*row) for row in self._database.fetch_all("behind_tables")]
 
     def reset(self, table_id: str, *, now: int) -> None:
         """Make everything that waits for its next attempt due at once."""
-        with self._database.write() as work:
-            work.run("reset_retries", table_id=table_id, now=now)
+        with self._database.write() as tx:
+            tx.execute("reset_retries", table_id=table_id, now=now)
 
     def mark_conflict(self, table_id: str, version: int, error_message: str, *, now: int) -> bool:
         """Record that the log holds other bytes, and stop commits to the table.
 
         Returns whether it is so: by now the version may be mirrored, or the other commit adopted.
         """
-        with self._database.write() as work:
-            work.rows("lock_table", table_id=table_id)
-            found = work.rows("mirror_row", table_id=table_id, version=version)
+        with self._database.write() as tx:
+            tx.fetch_all("lock_table", table_id=table_id)
+            found = tx.fetch_all("mirror_row", table_id=table_id, version=version)
             if found and _status(found[0]).status is MirrorState.SUCCESS:
                 return False
-            work.rows(
+            tx.fetch_all(
                 "mirror_failure",
                 table_id=table_id,
                 version=version,
@@ -263,29 +263,29 @@ class MirrorStatusTracker:
                 now=now,
                 next_attempt_at=None,
             )
-            work.run("conflict_state", table_id=table_id)
+            tx.execute("conflict_state", table_id=table_id)
         return True
 
     def get_status(self, table_id: str, version: int) -> MirrorStatus | None:
         """Return the row of a version, or None if the queue has none."""
-        with self._database.read() as work:
-            rows = work.rows("mirror_row", table_id=table_id, version=version)
+        with self._database.read() as tx:
+            rows = tx.fetch_all("mirror_row", table_id=table_id, version=version)
         return _status(rows[0]) if rows else None
 
     def find_failed(self, table_id: str) -> list[int]:
         """Return the versions that are FAILED."""
-        with self._database.read() as work:
-            rows = work.rows("mirror_failed_versions", table_id=table_id)
+        with self._database.read() as tx:
+            rows = tx.fetch_all("mirror_failed_versions", table_id=table_id)
         return [version for (version,) in rows]
 
     def find_ready_for_retry(
         self, table_id: str, max_attempts: int, min_backoff_ms: int, *, now: int
     ) -> list[tuple[int, int]]:
         """Return (version, attempts so far) of what is due: never tried, or long enough ago."""
-        with self._database.read() as work:
+        with self._database.read() as tx:
             return [
                 (version, attempts)
-                for version, attempts in work.rows(
+                for version, attempts in tx.fetch_all(
                     "mirror_ready",
                     table_id=table_id,
                     max_attempts=max_attempts,
@@ -295,9 +295,9 @@ class MirrorStatusTracker:
 
     def get_mirror_lag(self, table_id: str) -> MirrorLag:
         """Return how many versions are not mirrored and how old the oldest is."""
-        with self._database.read() as work:
-            row = self._row(work.rows("table_by_id", table_id=table_id), table_id)
-            oldest = work.rows(
+        with self._database.read() as tx:
+            row = self._row(tx.fetch_all("table_by_id", table_id=table_id), table_id)
+            oldest = tx.fetch_all(
                 "oldest_unmirrored", table_id=table_id, mirrored_through=row.mirrored_through
             )[0][0]
         return MirrorLag(row.current_version - row.mirrored_through, oldest)

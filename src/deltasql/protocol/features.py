@@ -44,7 +44,7 @@ READABLE = frozenset(
     }
 )
 
-# Features whose tables can be kept in the book although we do not read their rows.
+# Features whose tables can be kept in the catalog although we do not read their rows.
 IMPORTABLE = READABLE | {
     "variantType",
     "variantType-preview",

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.api.session import Mirroring, Session
     from deltasql.api.table import Table
-    from deltasql.api.write.in_flight import OpenWork
+    from deltasql.api.write.in_flight import InFlightWrites
     from deltasql.database.port import Database
     from deltasql.metastore.registry import SqlCatalog
     from deltasql.mirror.after_commit import InlineMirror
@@ -47,7 +47,7 @@ class Inspection:
         return self.metastore.database
 
     @property
-    def in_flight(self) -> OpenWork:
+    def in_flight(self) -> InFlightWrites:
         """Writes that have begun and not ended."""
         return self.session.in_flight
 

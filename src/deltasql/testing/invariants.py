@@ -131,9 +131,9 @@ def find_violations(
 
 
 def _history(
-    book: SqlCatalog, row: TableRow, acknowledged: Mapping[str, int]
+    metastore: SqlCatalog, row: TableRow, acknowledged: Mapping[str, int]
 ) -> Iterator[Violation]:
-    entries = sorted(book.history(row.table_id), key=lambda entry: entry.version)
+    entries = sorted(metastore.history(row.table_id), key=lambda entry: entry.version)
     versions = [entry.version for entry in entries]
     expected = list(range(row.oldest_version, row.current_version + 1))
     if versions != expected:
@@ -148,7 +148,7 @@ def _history(
             yield Violation("I2", f"commit {token} was told as {version}, SQL has {stored}")
 
 
-def _log(book: SqlCatalog, row: TableRow, store: ObjectStore) -> Iterator[Violation]:
+def _log(metastore: SqlCatalog, row: TableRow, store: ObjectStore) -> Iterator[Violation]:
     names = (info.key.removeprefix(LOG_FOLDER) for info in store.list_from(LOG_FOLDER))
     listed = [LogFile.parse(name) for name in names]
     commits = sorted(
@@ -163,7 +163,9 @@ def _log(book: SqlCatalog, row: TableRow, store: ObjectStore) -> Iterator[Violat
             yield Violation("I4", f"{commit_key(version)} is above SQL's {row.current_version}")
         elif version < row.oldest_version:
             continue  # SQL has dropped its bytes, or never took them in
-        elif digest(store.get(commit_key(version))) != digest(book.payload(row.table_id, version)):
+        elif digest(store.get(commit_key(version))) != digest(
+            metastore.payload(row.table_id, version)
+        ):
             yield Violation("I3", f"{commit_key(version)} holds other bytes than SQL")
 
 
@@ -183,20 +185,22 @@ def _checkpoints(connection: Connection, row: TableRow) -> Iterator[Violation]:
             yield Violation("I3", f"{file.key}: {error.message}")
 
 
-def _state(book: SqlCatalog, row: TableRow) -> Iterator[Violation]:
+def _state(metastore: SqlCatalog, row: TableRow) -> Iterator[Violation]:
     state = TableState()
     for version in range(row.oldest_version, row.current_version + 1):
-        state.apply(version, decode_commit(book.payload(row.table_id, version), version=version))
-    if row.oldest_version == 0 and set(state.files) != _files(book, row):
+        state.apply(
+            version, decode_commit(metastore.payload(row.table_id, version), version=version)
+        )
+    if row.oldest_version == 0 and set(state.files) != _files(metastore, row):
         yield Violation("I6", "the replayed log has other files than SQL")
-    with book.database.read() as work:
-        rows = work.rows("rows_above", table_id=row.table_id, version=row.current_version)
+    with metastore.database.read() as tx:
+        rows = tx.fetch_all("rows_above", table_id=row.table_id, version=row.current_version)
     for kind, count in rows:
         if count:
             yield Violation("I4", f"{count} rows of {kind} are above version {row.current_version}")
 
 
-def _files(book: SqlCatalog, row: TableRow) -> set[FileKey]:
-    files = book.snapshot(row.table_id).files(["path", "dv_id"])
+def _files(metastore: SqlCatalog, row: TableRow) -> set[FileKey]:
+    files = metastore.snapshot(row.table_id).files(["path", "dv_id"])
     paths, vectors = files.column("path").to_pylist(), files.column("dv_id").to_pylist()
     return {(path_key(path), vector) for path, vector in zip(paths, vectors, strict=True)}

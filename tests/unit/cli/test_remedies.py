@@ -12,7 +12,7 @@ import pytest
 
 import deltasql
 from deltasql.api.catalog import Catalog
-from deltasql.api.imports import ImportDesk
+from deltasql.api.imports import CatalogImports
 from deltasql.api.mirror import Mirror
 from deltasql.cli.main import COMMANDS as MODULES
 from deltasql.cli.main import cli
@@ -83,7 +83,7 @@ def test_no_flag_is_named_below_the_command_line():
 
 
 def test_every_call_that_is_advised_exists_and_has_a_command():
-    parts = {"imports": ImportDesk, "mirror": Mirror}
+    parts = {"imports": CatalogImports, "mirror": Mirror}
     advised = {name for _, text in texts() for name in CALL.findall(text)}
     assert advised
     for name in advised:

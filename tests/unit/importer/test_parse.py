@@ -1,4 +1,4 @@
-"""Commits of other writers become rows of the book, or are refused by version and reason."""
+"""Commits of other writers become rows of the catalog, or are refused by version and reason."""
 
 import pytest
 

@@ -8,7 +8,7 @@ import pytest
 from deltasql.errors import CatalogUnavailableError
 from deltasql.mirror.after_commit import CommitHinter
 from deltasql.mirror.engine import Backoff
-from deltasql.mirror.worker.limits import Wakes
+from deltasql.mirror.worker.limits import WorkSignal
 from ticking import Clock, Stop
 
 
@@ -40,12 +40,12 @@ def opened() -> list[Watch]:
 
 
 @pytest.fixture
-def wakes(clock, opened) -> Wakes:
+def wakes(clock, opened) -> WorkSignal:
     def open_watch() -> Watch:
         opened.append(Watch(clock))
         return opened[-1]
 
-    return Wakes(open_watch, Backoff(1.0, 60.0, lambda: 1.0), clock)
+    return WorkSignal(open_watch, Backoff(1.0, 60.0, lambda: 1.0), clock)
 
 
 def test_a_sign_wakes_long_before_the_poll(wakes, clock, opened):

@@ -4,7 +4,7 @@ import pytest
 
 from deltasql.protocol.predicate import parse_predicate
 from deltasql.protocol.schema.types import TYPE_TEXT, StructField, StructType, parse_type_name
-from deltasql.spark.read.read_plan import has_odd_texts, sound_part
+from deltasql.spark.read.read_plan import has_odd_texts, pushable_part
 
 STRING = parse_type_name("string")
 SCHEMA = StructType(
@@ -46,7 +46,7 @@ SCHEMA = StructType(
     ],
 )
 def test_what_files_are_skipped_by(given, kept):
-    found = sound_part(parse_predicate(given, SCHEMA), SCHEMA, ["x"])
+    found = pushable_part(parse_predicate(given, SCHEMA), SCHEMA, ["x"])
     assert _leaves(found) == _leaves(None if kept is None else parse_predicate(kept, SCHEMA))
 
 

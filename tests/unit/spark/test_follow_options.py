@@ -5,7 +5,7 @@ import pytest
 from deltasql.errors import BadArgumentError
 from deltasql.spark.streaming.stream_options import (
     FollowOptions,
-    Moment,
+    VersionOrTimestamp,
     parse_follow_options,
     split_options,
 )
@@ -23,7 +23,7 @@ def test_nothing_told_is_what_delta_does():
 def test_names_in_any_case():
     table, follow = split_options({"uri": "x", "STARTINGversion": "3", "columns": "a"})
     assert (table, follow) == ({"uri": "x", "columns": "a"}, {"STARTINGversion": "3"})
-    assert parse_follow_options(follow).start == Moment(version=3)
+    assert parse_follow_options(follow).start == VersionOrTimestamp(version=3)
 
 
 @pytest.mark.parametrize("name", ["readChangeFeed", "readChangeData"])
@@ -40,7 +40,7 @@ def test_sizes(text, size):
 
 
 def test_a_time_is_in_milliseconds():
-    assert parsed(startingTimestamp="1970-01-02").start == Moment(timestamp=86_400_000)
+    assert parsed(startingTimestamp="1970-01-02").start == VersionOrTimestamp(timestamp=86_400_000)
 
 
 @pytest.mark.parametrize(

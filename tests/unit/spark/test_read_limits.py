@@ -6,13 +6,13 @@ import sys
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from deltasql.spark.streaming import stream_reader
-from deltasql.spark.streaming.batches import Admission
+from deltasql.spark.streaming.batches import BatchLimit
 from deltasql.spark.streaming.stream_options import FollowOptions
 
 
 def test_everything_where_spark_wants_everything():
-    assert stream_reader.room_of(FollowOptions(), ReadAllAvailable()) == Admission()
-    assert stream_reader.room_of(FollowOptions(), ReadMaxFiles(5)) == Admission(1000)
+    assert stream_reader.room_of(FollowOptions(), ReadAllAvailable()) == BatchLimit()
+    assert stream_reader.room_of(FollowOptions(), ReadMaxFiles(5)) == BatchLimit(1000)
 
 
 def test_pyspark_4_1_has_no_limits_and_ours_are_kept(monkeypatch):
@@ -21,5 +21,5 @@ def test_pyspark_4_1_has_no_limits_and_ours_are_kept(monkeypatch):
     old = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(old)
     assert not old.HAS_LIMITS
-    assert old.room_of(FollowOptions(max_files=3)) == Admission(3)
+    assert old.room_of(FollowOptions(max_files=3)) == BatchLimit(3)
     assert isinstance(old.SupportsTriggerAvailableNow, type)

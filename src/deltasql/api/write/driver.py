@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from deltasql.api.session import Session
-from deltasql.api.write.staged_table import CommitOptions, StagedTable
+from deltasql.api.write.table_write import CommitOptions, TableWrite
 from deltasql.errors import CommitConflictError, TableNotFoundError, TableStateError
 from deltasql.events import CommitRepeated
 from deltasql.metastore.commit.request import (
@@ -29,7 +29,7 @@ from deltasql.protocol.actions import Metadata, Protocol
 # Libraries whose data frames know their length; others, such as DuckDB's, would run a query.
 _FRAMES = frozenset({"pandas", "polars"})
 
-Staging = Callable[[StagedTable], None]
+Staging = Callable[[TableWrite], None]
 
 # What the newest version may be fit for although the one that was remembered is not.
 STALE = (CommitConflictError, TableStateError, TableNotFoundError)
@@ -55,18 +55,18 @@ def written_before(
 def _find(
     session: Session, table_id: str, options: CommitOptions, meant: WriteSummary | None
 ) -> int | None:
-    book = session.connection.metastore
+    metastore = session.connection.metastore
     if options.commit_id is not None:
-        found = book.version_of_write(table_id, options.commit_id, meant)
+        found = metastore.version_of_write(table_id, options.commit_id, meant)
         if found is not None:
             return found
     if options.txn is not None:
         app_id, number = options.txn
-        written = book.txn_version(table_id, app_id)
+        written = metastore.txn_version(table_id, app_id)
         if written is not None and written >= number:
-            holder = book.version_of_txn(table_id, app_id, number)
+            holder = metastore.version_of_txn(table_id, app_id, number)
             # what was forgotten cannot be told; the rows are in the newest version as well
-            return book.table_by_id(table_id).current_version if holder is None else holder
+            return metastore.table_by_id(table_id).current_version if holder is None else holder
     return None
 
 
@@ -136,7 +136,7 @@ def write_table(
         return Written(found)
     token = options.commit_id or session.connection.new_id()
     for pin in pins:
-        staged = StagedTable(session, pin.snapshot())
+        staged = TableWrite(session, pin.snapshot())
         try:
             if commit.began_ms is not None:
                 staged.begin_writing(commit.began_ms)
@@ -149,7 +149,7 @@ def write_table(
     raise AssertionError("the last pin gives way to nothing")
 
 
-def _commit(session: Session, staged: StagedTable, commit: Commit, token: str) -> Written:
+def _commit(session: Session, staged: TableWrite, commit: Commit, token: str) -> Written:
     options, snapshot = commit.options, staged.snapshot
     expected = options.expected_version
     if staged.is_empty and options.txn is None and expected in (None, snapshot.version):
@@ -173,7 +173,7 @@ def _row_after(request: CommitRequest, done: Committed) -> TableRow | None:
 
 
 def commit_tables(
-    session: Session, tables: Sequence[StagedTable], options: CommitOptions, transaction_id: str
+    session: Session, tables: Sequence[TableWrite], options: CommitOptions, transaction_id: str
 ) -> dict[str, int]:
     """Commit what was staged on all tables at once and return the version of each by its name.
 
@@ -208,11 +208,11 @@ def commit_tables(
 class _Parts(NamedTuple):
     """The tables of a transaction by what was done to them; those only read are in neither."""
 
-    changed: list[StagedTable]
-    unchanged: list[StagedTable]
+    changed: list[TableWrite]
+    unchanged: list[TableWrite]
 
 
-def _sorted_out(tables: Sequence[StagedTable], options: CommitOptions) -> _Parts:
+def _sorted_out(tables: Sequence[TableWrite], options: CommitOptions) -> _Parts:
     """That an application has written is a change too, also where its work changed nothing."""
     changed, unchanged = [], []
     for table in tables:
@@ -241,7 +241,7 @@ def _token_of_unchanged(
 
 
 def _versions_of_token(
-    session: Session, tables: Sequence[StagedTable], token: str
+    session: Session, tables: Sequence[TableWrite], token: str
 ) -> dict[str, int]:
     metastore = session.connection.metastore
     versions = {
@@ -251,7 +251,7 @@ def _versions_of_token(
 
 
 def _versions_by_application(
-    session: Session, tables: Sequence[StagedTable], options: CommitOptions
+    session: Session, tables: Sequence[TableWrite], options: CommitOptions
 ) -> dict[str, int]:
     """Return the tables that the application has written this to before, with a version.
 
@@ -266,5 +266,5 @@ def _versions_by_application(
     return {name: version for name, version in versions.items() if version is not None}
 
 
-def _name(table: StagedTable) -> str:
+def _name(table: TableWrite) -> str:
     return table.snapshot.table.full_name

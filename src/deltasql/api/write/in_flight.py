@@ -43,7 +43,7 @@ class _Write:
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class OpenWork:
+class InFlightWrites:
     """The writes of one session; safe to use from many threads."""
 
     database: Database
@@ -89,8 +89,8 @@ class OpenWork:
             self._writes.pop(work_id, None)
             table_id = self._noted.pop(work_id, None)
         if table_id is not None:
-            with self.database.write(durable=False) as work:
-                work.run("end_open_work", table_id=table_id, purpose=write_purpose(work_id))
+            with self.database.write(durable=False) as tx:
+                tx.execute("end_open_work", table_id=table_id, purpose=write_purpose(work_id))
 
     def settle(self, work_id: str) -> bool:
         """Before its commit: tell whether a write took long; then it is noted from now on.
@@ -132,14 +132,14 @@ class OpenWork:
                 self.end(self._forgotten.popleft())
 
     def _note(self, work_id: str, write: _Write) -> None:
-        with self.database.write() as work:
-            work.run(
+        with self.database.write() as tx:
+            tx.execute(
                 "note_open_work",
                 table_id=write.table_id,
                 purpose=write_purpose(work_id),
                 holder=self.holder,
                 started_at=write.began_ms,
-                expires_at=work.now_ms() + _EXPIRES_MS,
+                expires_at=tx.now_ms() + _EXPIRES_MS,
             )
         with self._lock:
             is_over = work_id not in self._writes
@@ -165,11 +165,11 @@ class _Ticker:
 
     def start_afresh(self) -> None:
         """Watch nobody; a forked child has its own thread and lock."""
-        self._sessions: WeakSet[OpenWork] = WeakSet()
+        self._sessions: WeakSet[InFlightWrites] = WeakSet()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def watch(self, session: OpenWork) -> None:
+    def watch(self, session: InFlightWrites) -> None:
         with self._lock:
             self._sessions.add(session)
             if self._thread is None or not self._thread.is_alive():
@@ -178,7 +178,7 @@ class _Ticker:
                 )
                 self._thread.start()
 
-    def leave(self, session: OpenWork) -> None:
+    def leave(self, session: InFlightWrites) -> None:
         with self._lock:
             self._sessions.discard(session)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from deltasql.api.session import LazySession, Session
 from deltasql.api.write.create import PlannedTable, TableSpec, create_with, plan_table, recheck
 from deltasql.api.write.driver import Commit, Pin, write_table, written_before
-from deltasql.api.write.staged_table import CommitOptions, StagedTable
+from deltasql.api.write.table_write import CommitOptions, TableWrite
 from deltasql.errors import OwnershipError
 from deltasql.metastore.commit.request import WriteSummary
 from deltasql.metastore.snapshot.snapshot import Snapshot
@@ -31,7 +31,7 @@ class WriteTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteDesk:
+class TwoStepWrite:
     """The writes of one session."""
 
     lazy: LazySession
@@ -65,12 +65,12 @@ class WriteDesk:
         planned = plan_table(self.session, spec)
         return WriteTarget(planned.row, self._epoch, self.session.connection.now_ms(), planned)
 
-    def stage(self, target: WriteTarget) -> StagedTable:
+    def stage(self, target: WriteTarget) -> TableWrite:
         """Return the table to stage work on."""
-        return StagedTable(self.session, self._snapshot(target))
+        return TableWrite(self.session, self._snapshot(target))
 
     def commit(
-        self, target: WriteTarget, work: Callable[[StagedTable], None], options: CommitOptions
+        self, target: WriteTarget, work: Callable[[TableWrite], None], options: CommitOptions
     ) -> int:
         """Commit what `work` stages; a write that was made before is not repeated.
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from deltasql.crash import crash_point
 from deltasql.data.read_ahead import read_ahead
-from deltasql.database.port import BulkWork, Database, Work
+from deltasql.database.port import BulkTransaction, Database, DbTransaction
 from deltasql.imports.load.bulk_versions import (
     ADOPTED,
     CLAIMED,
@@ -79,9 +79,9 @@ class FileLoad:
     `partitions` collects the combinations of partition values that the files have.
     """
 
-    work: BulkWork
+    tx: BulkTransaction
     lock: ImportLock
-    numbers: Callable[[BulkWork, int], range]
+    numbers: Callable[[BulkTransaction, int], range]
     partitions: set[str] = field(default_factory=set)
     _pairs: Pairs | None = None
 
@@ -90,7 +90,7 @@ class FileLoad:
 
         Their ids follow the column `place` where they have one.
         """
-        first = self.numbers(self.work, live.num_rows + removed.num_rows).start
+        first = self.numbers(self.tx, live.num_rows + removed.num_rows).start
         table_key = pa.scalar(self.lock.table_key, pa.int32())
         for name, rows, start in (
             ("dl_files", live, first),
@@ -99,21 +99,21 @@ class FileLoad:
             if rows.num_rows:
                 numbered = _numbered(rows, first, start)
                 keyed = numbered.append_column("table_key", pa.repeat(table_key, rows.num_rows))
-                self.work.insert(name, keyed)
+                self.tx.insert(name, keyed)
                 self._note_added(numbered)
 
     def end_older(self, older: OlderEnds) -> None:
         """End files from before the segment; removes of files that never were are tombstones."""
         left = older.removes
         if self.lock.has_versions:
-            self.work.stage("create_import_removes", left.select(_REMOVE_COLUMNS))
-            self.work.stage("create_import_adds", older.adds)
-            self.work.stage("create_import_hits", _NO_HITS)
+            self.tx.stage("create_import_removes", left.select(_REMOVE_COLUMNS))
+            self.tx.stage("create_import_adds", older.adds)
+            self.tx.stage("create_import_hits", _NO_HITS)
             for name in ("find_import_removed", "find_import_replaced"):
-                self.work.run(name, table_id=self.lock.table_id)
+                self.tx.execute(name, table_id=self.lock.table_id)
             for name in ("end_import_hits", "delete_import_hits"):
-                self.work.run(name)
-            hits = pa.array([number for (number,) in self.work.rows("import_hits")], pa.int64())
+                self.tx.execute(name)
+            hits = pa.array([number for (number,) in self.tx.fetch_all("import_hits")], pa.int64())
             left = left.filter(pc.invert(pc.is_in(left["number"], value_set=hits)))
         unknown = pa.concat_tables([older.tombstones, left.drop_columns("number")])
         self.insert(_NO_ADDS, as_tombstones(unknown))
@@ -122,8 +122,8 @@ class FileLoad:
         """Write the combinations that were collected."""
         if self.partitions:
             texts = pa.table({"partition_values": sorted(self.partitions)})
-            self.work.stage("create_import_partitions", texts)
-            self.work.run("insert_import_partitions", table_id=self.lock.table_id)
+            self.tx.stage("create_import_partitions", texts)
+            self.tx.execute("insert_import_partitions", table_id=self.lock.table_id)
 
     def empty_partitions(self, version: int, *, has_writers: bool) -> None:
         """Mark the combinations that have no file any more: filters pass over them.
@@ -131,22 +131,22 @@ class FileLoad:
         Writers cache combinations; where the table has writers, the caches become invalid.
         """
         place = {"table_id": self.lock.table_id, "version": version}
-        if self.work.rows("empty_loaded_partitions", **place) and has_writers:
-            self.work.run("note_emptied_partitions", **place)
+        if self.tx.fetch_all("empty_loaded_partitions", **place) and has_writers:
+            self.tx.execute("note_emptied_partitions", **place)
 
     def change_columns(self, changes: Sequence[tuple[int, Metadata | Protocol]]) -> None:
         """Index the columns that the metadata of one version asks for, from this version on."""
         for version, change in changes:
             if isinstance(change, Metadata):
                 wanted = usable_columns(change)
-                place = (self.work, self.lock.table_id, version)
+                place = (self.tx, self.lock.table_id, version)
                 self._pairs = change_indexed_columns(*place, change, wanted)
 
     def close_columns(self, changes: Sequence[tuple[int, Metadata | Protocol]]) -> None:
         """End the index of columns that new metadata no longer asks for."""
         pairs = self._open_pairs() if changes else ()
         if pairs:
-            close_columns(self.work, [column for column, _ in pairs], changes)
+            close_columns(self.tx, [column for column, _ in pairs], changes)
 
     def _note_added(self, files: pa.Table) -> None:
         if "added_version" not in files.column_names:
@@ -158,11 +158,11 @@ class FileLoad:
         pairs = self._open_pairs()
         if pairs:
             rows = bulk_index_rows(added["stats"], added["file_id"], pairs)
-            load_index(self.work, in_order([rows]))
+            load_index(self.tx, in_order([rows]))
 
     def _open_pairs(self) -> Pairs:
         if self._pairs is None:
-            self._pairs = open_pairs(self.work, self.lock.table_id, self.lock.current_version)
+            self._pairs = open_pairs(self.tx, self.lock.table_id, self.lock.current_version)
         return self._pairs
 
 
@@ -219,16 +219,16 @@ class BulkLoad:
         folded = _fold(segment)
         if marker is None:
             steps = list(folded)  # read before the lock is taken
-            with self._transaction(segment, None) as (work, lock):
-                files = FileLoad(work, lock, self._numbers)
+            with self._transaction(segment, None) as (tx, lock):
+                files = FileLoad(tx, lock, self._numbers)
                 for step in steps:
                     self._take(files, segment, step, notes)
         else:
             with closing(read_ahead(folded)) as ahead:
                 partitions: set[str] = set()
                 for step in ahead:
-                    with self._transaction(segment, marker) as (work, lock):
-                        files = FileLoad(work, lock, self._numbers, partitions)
+                    with self._transaction(segment, marker) as (tx, lock):
+                        files = FileLoad(tx, lock, self._numbers, partitions)
                         self._take(files, segment, step, notes)
                         crash_point("before-import-window")
                     crash_point("after-import-window")
@@ -244,45 +244,47 @@ class BulkLoad:
             VacuumedError: vacuum has deleted a file of theirs, or is about to.
             CommitUnknownError: the connection was lost during COMMIT.
         """
-        with self.database.bulk() as work:
-            self._append(work, window, ADOPTED, now=now)
+        with self.database.bulk() as tx:
+            self._append(tx, window, ADOPTED, now=now)
             crash_point("before-adopt-commit")
         crash_point("after-adopt-commit")
 
-    def claim(self, work: BulkWork, window: VersionWindow, *, now: int) -> None:
+    def claim(self, tx: BulkTransaction, window: VersionWindow, *, now: int) -> None:
         """Inside a transaction: write the commit by which a cut-over has won the log.
 
         Raises:
             TableStateError: the table is at another version.
         """
-        self._append(work, window, CLAIMED, now=now)
+        self._append(tx, window, CLAIMED, now=now)
 
-    def _append(self, work: BulkWork, window: VersionWindow, terms: LoadTerms, *, now: int) -> None:
+    def _append(
+        self, tx: BulkTransaction, window: VersionWindow, terms: LoadTerms, *, now: int
+    ) -> None:
         segment = Segment(window.first, window.last, 1, [window])
-        lock = lock_import(work, self.table_id, window.first, terms)
-        row = table_row(work.rows("lock_table", table_id=self.table_id)[0])
-        _refuse_vacuumed(work, row, window)
-        files = FileLoad(work, lock, self._numbers)
+        lock = lock_import(tx, self.table_id, window.first, terms)
+        row = table_row(tx.fetch_all("lock_table", table_id=self.table_id)[0])
+        _refuse_vacuumed(tx, row, window)
+        files = FileLoad(tx, lock, self._numbers)
         for step in _fold(segment):
             self._take(files, segment, step, {"imported_at_ms": now}, terms)
 
     def state_part(self, part: StateFiles, notes: dict[str, Any]) -> None:
         """Write a part of a checkpoint's state; nobody sees it before its version is there."""
-        with self.database.bulk() as work:
-            lock = lock_import(work, self.table_id, part.version)
+        with self.database.bulk() as tx:
+            lock = lock_import(tx, self.table_id, part.version)
             done = lock.checkpoint_parts if lock.checkpoint == part.checkpoint else 0
             if lock.segment is not None or done != part.number:
                 raise not_ready_error(lock, part.version)
-            files = FileLoad(work, lock, self._numbers)
+            files = FileLoad(tx, lock, self._numbers)
             files.insert(part.adds, as_tombstones(part.removes))
             files.insert_partitions()
-            work.run(
+            tx.execute(
                 "set_import_parts",
                 table_id=self.table_id,
                 checkpoint=part.checkpoint,
                 parts=part.number + 1,
             )
-            self._set_properties(work, noted(lock.properties, notes))
+            self._set_properties(tx, noted(lock.properties, notes))
             crash_point("before-import-part")
         crash_point("after-import-part")
 
@@ -304,67 +306,67 @@ class BulkLoad:
         if step.is_last:
             files.insert_partitions()
             if files.lock.segment is not None:
-                self._drop_index(files.work)  # of somebody who indexed the versions before
+                self._drop_index(files.tx)  # of somebody who indexed the versions before
             if terms.is_import:
                 files.close_columns(changes)
             files.empty_partitions(segment.last, has_writers=not terms.is_import)
-            versions = VersionLoad(files.work, files.lock, segment.first, segment.last, terms)
+            versions = VersionLoad(files.tx, files.lock, segment.first, segment.last, terms)
             versions.insert(step.windows, notes)
-            files.work.run("clear_import_segment", table_id=self.table_id)
+            files.tx.execute("clear_import_segment", table_id=self.table_id)
             crash_point("before-import-segment")
 
     def _mark(self, segment: Segment) -> str | None:
         """Mark the table if its windows may be written one by one; return the marker."""
-        with self._transaction(segment, None) as (work, lock):
+        with self._transaction(segment, None) as (tx, lock):
             if lock.state is not TableState.IMPORTING:
                 return None
-            self._drop_index(work)
+            self._drop_index(tx)
             marker = f"{self.run_id} {segment.first}-{segment.last}"
-            work.run("set_import_segment", table_id=self.table_id, segment=marker)
+            tx.execute("set_import_segment", table_id=self.table_id, segment=marker)
             crash_point("before-import-marked")
         return marker
 
     @contextmanager
     def _transaction(
         self, segment: Segment, marker: str | None
-    ) -> Iterator[tuple[BulkWork, ImportLock]]:
+    ) -> Iterator[tuple[BulkTransaction, ImportLock]]:
         """Open a transaction with the table's lock; without a marker leftovers are removed."""
-        with self.database.bulk() as work:
-            lock = lock_import(work, self.table_id, segment.first)
+        with self.database.bulk() as tx:
+            lock = lock_import(tx, self.table_id, segment.first)
             if marker is not None and lock.segment != marker:
                 raise not_ready_error(lock, segment.first)
             if marker is None and lock.segment is not None:
-                delete_unfinished(work, self.table_id, lock.current_version)
-                work.run("clear_import_segment", table_id=self.table_id)
-            yield work, lock
+                delete_unfinished(tx, self.table_id, lock.current_version)
+                tx.execute("clear_import_segment", table_id=self.table_id)
+            yield tx, lock
 
-    def _drop_index(self, work: BulkWork) -> None:
+    def _drop_index(self, tx: BulkTransaction) -> None:
         """Drop the index of a table nobody sees; all of its files are indexed in the end."""
         for name in ("purge_stats_num", "purge_stats_text", "purge_stats_columns"):
-            work.run(name, table_id=self.table_id)
+            tx.execute(name, table_id=self.table_id)
 
-    def _set_properties(self, work: BulkWork, properties: dict[str, Any]) -> None:
-        work.run("set_properties", table_id=self.table_id, properties=dump_values(properties))
+    def _set_properties(self, tx: BulkTransaction, properties: dict[str, Any]) -> None:
+        tx.execute("set_properties", table_id=self.table_id, properties=dump_values(properties))
 
-    def _numbers(self, work: BulkWork, count: int) -> range:
+    def _numbers(self, tx: BulkTransaction, count: int) -> range:
         """Return ids for files; SQLite, which has one writer, takes them in the transaction."""
         if self.database.dialect.has_row_locks:
             return self.file_ids.take(count)
-        end = work.rows("take_ids", name="file_id", amount=count)[0][0]
+        end = tx.fetch_all("take_ids", name="file_id", amount=count)[0][0]
         return range(end - count, end)
 
 
-def delete_unfinished(work: BulkWork | Work, table_id: str, version: int) -> None:
+def delete_unfinished(tx: BulkTransaction | DbTransaction, table_id: str, version: int) -> None:
     """Delete the files of versions that are not there: those of a segment that did not end."""
-    work.run("delete_unfinished_files", table_id=table_id, version=version)
-    work.run("delete_unfinished_removed_files", table_id=table_id, version=version)
+    tx.execute("delete_unfinished_files", table_id=table_id, version=version)
+    tx.execute("delete_unfinished_removed_files", table_id=table_id, version=version)
 
 
-def _refuse_vacuumed(work: BulkWork, row: TableRow, window: VersionWindow) -> None:
+def _refuse_vacuumed(tx: BulkTransaction, row: TableRow, window: VersionWindow) -> None:
     """Refuse versions of a log that refer to objects that are gone or going."""
     columns = (window.adds[name].to_pylist() for name in ("path", "deletion_vector"))
     paths = [path for add in zip(*columns, strict=True) for path in paths_of(*add)]
-    check_paths(work, row, paths, _cdc_paths(window) if row.is_vacuuming else [])
+    check_paths(tx, row, paths, _cdc_paths(window) if row.is_vacuuming else [])
 
 
 def _cdc_paths(window: VersionWindow) -> list[str]:

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.database.port import BulkWork
+from deltasql.database.port import BulkTransaction
 from deltasql.errors import CatalogCorruptError, TableStateError
 from deltasql.imports.load.window import VersionWindow
 from deltasql.metastore.commit.encode import CHUNK_BYTES, log_token
@@ -88,14 +88,14 @@ class ImportLock:
 
 
 def lock_import(
-    work: BulkWork, table_id: str, version: int, terms: LoadTerms = IMPORTED
+    tx: BulkTransaction, table_id: str, version: int, terms: LoadTerms = IMPORTED
 ) -> ImportLock:
     """Lock a table whose next version must be this one.
 
     Raises:
         TableStateError: another one is at work, or the table does not take versions on these terms.
     """
-    rows = work.rows("import_lock", table_id=table_id)
+    rows = tx.fetch_all("import_lock", table_id=table_id)
     if not rows:
         raise TableStateError(
             f"The table with the id {table_id} was dropped while its log was read.",
@@ -103,7 +103,7 @@ def lock_import(
         )
     table_key, current, first, ict, state, properties, namespace, name = rows[0]
     # in a statement of its own: the one that waited for the lock saw what was there before
-    found = work.rows("import_progress", table_id=table_id)
+    found = tx.fetch_all("import_progress", table_id=table_id)
     segment, checkpoint, parts = found[0] if found else (None, None, 0)
     lock = ImportLock(
         table_id,
@@ -143,7 +143,7 @@ def noted(properties: dict[str, Any], notes: dict[str, Any]) -> dict[str, Any]:
 class VersionLoad:
     """Writes versions from `first` to `last` in one transaction."""
 
-    work: BulkWork
+    tx: BulkTransaction
     lock: ImportLock
     first: int
     last: int
@@ -158,7 +158,7 @@ class VersionLoad:
         versions = pa.concat_tables([window.versions for window in windows])
         times = commit_times(versions, self.lock.last_ict)
         self._insert_versions(_with_times(versions, times, self.lock.last_ict))
-        self.work.run(
+        self.tx.execute(
             "mirror_range",
             table_id=self.lock.table_id,
             first=self.first,
@@ -179,14 +179,14 @@ class VersionLoad:
         rows = rows.set_column(place, "commit_id", pa.array(self._tokens(rows), pa.string()))
         origin = pa.repeat(pa.scalar(self.terms.origin), rows.num_rows)
         rows = rows.append_column("origin", origin)
-        self.work.insert("dl_table_versions", rows, table_id=self.lock.table_id)
+        self.tx.insert("dl_table_versions", rows, table_id=self.lock.table_id)
 
     def _tokens(self, rows: pa.Table) -> list[str]:
         """Return the token of each version; one that an earlier version has already is replaced."""
         taken: set[str] = set()
         if self.lock.has_versions:
-            self.work.stage("create_import_tokens", rows.select(["commit_id"]))
-            found = self.work.rows("import_tokens_taken", table_id=self.lock.table_id)
+            self.tx.stage("create_import_tokens", rows.select(["commit_id"]))
+            found = self.tx.fetch_all("import_tokens_taken", table_id=self.lock.table_id)
             taken = {token for (token,) in found}
         tokens = []
         columns = (rows[name].to_pylist() for name in ("version", "commit_id", "digest"))
@@ -199,7 +199,7 @@ class VersionLoad:
     def _in_chunks(self, rows: pa.Table, big: pa.ChunkedArray) -> pa.Table:
         for row in rows.select(["version", "payload"]).filter(big).to_pylist():
             for number, start in enumerate(range(0, len(row["payload"]), CHUNK_BYTES)):
-                self.work.run(
+                self.tx.execute(
                     "insert_payload_chunk",
                     table_id=self.lock.table_id,
                     version=row["version"],
@@ -216,13 +216,13 @@ class VersionLoad:
             ("dl_domain_metadata", window.domains),
         ):
             if rows.num_rows:
-                self.work.insert(name, rows, table_id=self.lock.table_id)
+                self.tx.insert(name, rows, table_id=self.lock.table_id)
         for version, change in window.changes:
             place = {"table_id": self.lock.table_id, "version": version}
             if isinstance(change, Metadata):
-                self.work.run("insert_metadata", **place, **metadata_columns(change))
+                self.tx.execute("insert_metadata", **place, **metadata_columns(change))
             else:
-                self.work.run("insert_protocol", **place, **protocol_columns(change))
+                self.tx.execute("insert_protocol", **place, **protocol_columns(change))
 
     def _advance(self, newest: int, changes: Changes, notes: dict[str, Any]) -> None:
         properties = self.lock.properties
@@ -231,7 +231,7 @@ class VersionLoad:
         for _, change in changes:
             if isinstance(change, Metadata):
                 properties = with_settings(properties, change)
-        self.work.run(
+        self.tx.execute(
             "advance_import",
             table_id=self.lock.table_id,
             version=self.last,
@@ -244,7 +244,7 @@ class VersionLoad:
     def _require_whole(self) -> None:
         """Count what has arrived; a bulk load that lost a version must not be committed."""
         place = {"table_id": self.lock.table_id, "first": self.first, "last": self.last}
-        written = self.work.rows("count_versions", **place)[0][0]
+        written = self.tx.fetch_all("count_versions", **place)[0][0]
         expected = self.last - self.first + 1
         if written != expected:
             raise CatalogCorruptError(

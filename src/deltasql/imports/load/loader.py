@@ -39,7 +39,7 @@ from deltasql.imports.read.tasks import (
     cut_segments,
     cut_tasks,
 )
-from deltasql.imports.validate.log_summary import Witness
+from deltasql.imports.validate.log_summary import LogSummary
 from deltasql.log.checkpoint_reader import checkpoint_parts
 from deltasql.metastore.table_row import TableRow, TableState
 from deltasql.protocol.actions import Metadata, Protocol
@@ -65,7 +65,7 @@ _REFUSED_ONE_BY_ONE = (
 
 @dataclass(frozen=True, slots=True)
 class LoadCounts:
-    """What was written to the book."""
+    """What was written to the catalog."""
 
     versions: int = 0
     actions: int = 0
@@ -133,7 +133,7 @@ class Loader:
     now_ms: Callable[[], int]
     observe: Observer = lambda _: None
     counts: LoadCounts = field(default_factory=LoadCounts)
-    witness: Witness = field(default_factory=Witness)
+    witness: LogSummary = field(default_factory=LogSummary)
 
     def load(self, plan: ImportPlan, row: TableRow, store: ObjectStore, reader: LogReader) -> None:
         """Bring a table from where it is to the plan's head.
@@ -253,7 +253,7 @@ class Loader:
 
     def forget(self) -> None:
         """Begin anew: what was read of a corrupt checkpoint does not count."""
-        self.counts, self.witness = LoadCounts(), Witness(self.witness.oldest)
+        self.counts, self.witness = LoadCounts(), LogSummary(self.witness.oldest)
 
     def _notes(self) -> dict[str, Any]:
         now = self.now_ms()
@@ -306,9 +306,9 @@ def read_again(
         yield rows
 
 
-def hear(rows: Iterator[VersionWindow | StatePart], oldest: int = -1) -> Witness:
+def hear(rows: Iterator[VersionWindow | StatePart], oldest: int = -1) -> LogSummary:
     """Return what the log says from its first version to the last of these rows."""
-    witness = Witness(oldest)
+    witness = LogSummary(oldest)
     for each in rows:
         if isinstance(each, StatePart):
             witness.take_state(each)

@@ -23,7 +23,7 @@ import pyarrow.json
 
 from deltasql.crash import crash_point
 from deltasql.data.read_ahead import read_ahead
-from deltasql.database.port import BulkWork, Database, Work
+from deltasql.database.port import BulkTransaction, Database, DbTransaction
 from deltasql.metastore.snapshot.definition import load_definition, open_columns, pair_leaves
 from deltasql.metastore.stats_index import (
     NEVER,
@@ -310,17 +310,17 @@ class StatsFill:
         return 0
 
     def _begin(self, table_id: str) -> tuple[int, Pairs]:
-        with self.database.write() as work:
-            row = table_row(work.rows("lock_table", table_id=table_id)[0])
-            columns = load_columns(work, table_id)
+        with self.database.write() as tx:
+            row = table_row(tx.fetch_all("lock_table", table_id=table_id)[0])
+            columns = load_columns(tx, table_id)
             for column in columns:
                 if column.is_filling:
-                    _drop(work, column)
+                    _drop(tx, column)
             has_index = any(c.until_version is None and not c.is_filling for c in columns)
-            if has_index or not _is_still(work, row):
+            if has_index or not _is_still(tx, row):
                 return row.current_version, ()
-            metadata = load_definition(work, table_id, row.current_version).metadata
-            opened = open_columns(work, table_id, NEVER, usable_columns(metadata))
+            metadata = load_definition(tx, table_id, row.current_version).metadata
+            opened = open_columns(tx, table_id, NEVER, usable_columns(metadata))
             crash_point("before-stats-begun")
             return row.current_version, pair_leaves(opened, metadata)
 
@@ -336,45 +336,45 @@ class StatsFill:
         with closing(read_ahead(_together(read))) as ahead:
             for files, rows in ahead:
                 for part in rows.parts(_ROWS_AT_ONCE):
-                    with self.database.bulk() as work:
-                        if self.stop.is_set() or not _are_filling(work, table_id, pairs):
+                    with self.database.bulk() as tx:
+                        if self.stop.is_set() or not _are_filling(tx, table_id, pairs):
                             return count
-                        load_index(work, part)
+                        load_index(tx, part)
                         crash_point("before-stats-part")
                 count += files
         return count
 
     def _end(self, table_id: str, version: int, pairs: Pairs) -> bool:
         """Let the columns count, unless versions came or somebody else has begun anew."""
-        with self.database.write() as work:
-            row = table_row(work.rows("lock_table", table_id=table_id)[0])
-            is_whole = row.current_version == version and _is_still(work, row)
-            is_whole = is_whole and _are_filling(work, table_id, pairs)
+        with self.database.write() as tx:
+            row = table_row(tx.fetch_all("lock_table", table_id=table_id)[0])
+            is_whole = row.current_version == version and _is_still(tx, row)
+            is_whole = is_whole and _are_filling(tx, table_id, pairs)
             for column, _ in pairs:
                 if is_whole:
-                    work.run("end_filling", stats_key=column.stats_key, version=version)
+                    tx.execute("end_filling", stats_key=column.stats_key, version=version)
                 else:
-                    _drop(work, column)
+                    _drop(tx, column)
             crash_point("before-stats-ended")
         return is_whole
 
 
-def _is_still(work: Work, row: TableRow) -> bool:
+def _is_still(tx: DbTransaction, row: TableRow) -> bool:
     """Tell whether nobody brings files that the index would miss."""
-    progress = work.rows("import_progress", table_id=row.table_id)
+    progress = tx.fetch_all("import_progress", table_id=row.table_id)
     is_loading = bool(progress) and progress[0][0] is not None
     return row.state in _STILL and not is_loading
 
 
-def _are_filling(work: BulkWork | Work, table_id: str, pairs: Pairs) -> bool:
-    columns = read_columns(work.rows("stats_columns", table_id=table_id))
+def _are_filling(tx: BulkTransaction | DbTransaction, table_id: str, pairs: Pairs) -> bool:
+    columns = read_columns(tx.fetch_all("stats_columns", table_id=table_id))
     filling = {column.stats_key for column in columns if column.is_filling}
     return filling >= {column.stats_key for column, _ in pairs}
 
 
-def _drop(work: Work, column: StatsColumn) -> None:
+def _drop(tx: DbTransaction, column: StatsColumn) -> None:
     for name in ("drop_column_num", "drop_column_text", "drop_column"):
-        work.run(name, stats_key=column.stats_key)
+        tx.execute(name, stats_key=column.stats_key)
 
 
 def _portions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -405,30 +405,30 @@ def _together(found: Iterator[tuple[int, BulkRows]]) -> Iterator[tuple[int, Bulk
         yield files, in_order(waiting)
 
 
-def load_index(work: BulkWork, rows: BulkRows) -> None:
+def load_index(tx: BulkTransaction, rows: BulkRows) -> None:
     """Write rows of the index in bulk."""
     for name, table in (("dl_stats_num", rows.num), ("dl_stats_text", rows.text)):
         if table.num_rows:
-            work.insert(name, table)
+            tx.insert(name, table)
 
 
-def open_pairs(work: BulkWork, table_id: str, version: int) -> Pairs:
+def open_pairs(tx: BulkTransaction, table_id: str, version: int) -> Pairs:
     """Return the columns that a table has indexed at a version; none before its first one."""
     columns = [
         column
-        for column in read_columns(work.rows("stats_columns", table_id=table_id))
+        for column in read_columns(tx.fetch_all("stats_columns", table_id=table_id))
         if column.until_version is None and not column.is_filling
     ]
     if not columns:
         return ()
-    found, action = work.rows("metadata_at", table_id=table_id, version=version)[0]
+    found, action = tx.fetch_all("metadata_at", table_id=table_id, version=version)[0]
     metadata = decode_commit(str(action).encode(), version=int(found), lenient=True)[0]
     assert isinstance(metadata, Metadata)  # noqa: S101 (the query gives nothing else)
     return pair_leaves(columns, metadata)
 
 
 def close_columns(
-    work: BulkWork, columns: Sequence[StatsColumn], changes: Sequence[tuple[int, Any]]
+    tx: BulkTransaction, columns: Sequence[StatsColumn], changes: Sequence[tuple[int, Any]]
 ) -> None:
     """End the index of columns that new metadata no longer wants.
 
@@ -439,5 +439,5 @@ def close_columns(
         if isinstance(change, Metadata):
             close, _ = plan_columns(left, usable_columns(change))
             for column in close:
-                work.run("close_stats_column", stats_key=column.stats_key, version=version)
+                tx.execute("close_stats_column", stats_key=column.stats_key, version=version)
                 left.remove(column)

@@ -1,4 +1,4 @@
-"""A table that comes into the book with its past: from its first row to its state afterwards.
+"""A table that comes into the catalog with its past: from its first row to its state afterwards.
 
 The table is `importing`, which nobody sees, until the last version is in; what was imported before
 a crash stays, and the next run goes on behind it.
@@ -13,7 +13,7 @@ from threading import Event
 from typing import Any
 
 from deltasql.crash import crash_point
-from deltasql.database.port import Database, UniqueViolationError, Work
+from deltasql.database.port import Database, DbTransaction, UniqueViolationError
 from deltasql.errors import (
     MalformedActionError,
     TableExistsError,
@@ -59,12 +59,12 @@ class Importing:
             TableExistsError: the name, the place or the id belongs to another table.
         """
         try:
-            with self.database.write() as work:
-                rows = work.rows("lock_table", table_id=new.table_id)
+            with self.database.write() as tx:
+                rows = tx.fetch_all("lock_table", table_id=new.table_id)
                 if rows:
                     return _require_begun(table_row(rows[0]), new, first_version)
-                insert_table(work, new, state=TableState.IMPORTING, first_version=first_version)
-                row = table_row(work.rows("lock_table", table_id=new.table_id)[0])
+                insert_table(tx, new, state=TableState.IMPORTING, first_version=first_version)
+                row = table_row(tx.fetch_all("lock_table", table_id=new.table_id)[0])
                 crash_point("before-import-begins")
         except UniqueViolationError as error:
             raise TableExistsError(
@@ -79,13 +79,13 @@ class Importing:
 
         A run that is still at work is refused from then on.
         """
-        with self.database.write() as work:
-            row = _locked(work, table_id)
-            segment, begun, _ = _progress(work, table_id)
+        with self.database.write() as tx:
+            row = _locked(tx, table_id)
+            segment, begun, _ = _progress(tx, table_id)
             is_other = row.current_version < row.first_version and begun not in (None, checkpoint)
             if segment is not None or is_other:
-                delete_unfinished(work, table_id, row.current_version)
-                work.run("end_import", table_id=table_id)
+                delete_unfinished(tx, table_id, row.current_version)
+                tx.execute("end_import", table_id=table_id)
             crash_point("before-import-settled")
 
     def segment(self, table_id: str, segment: Segment, notes: dict[str, Any]) -> None:
@@ -109,33 +109,33 @@ class Importing:
         return BulkLoad(self.database, table_id, self.file_ids, self.run_id)
 
     def finish(self, table_id: str, state: TableState, swap: Swap | None = None) -> TableRow:
-        """Let the table be seen, in the place of another one if so: all of its log is in the book.
+        """Show the table, whose log is in the catalog as a whole; it may replace another one.
 
         Raises:
             TableStateError: the table that it replaces has commits that are not in its log.
             MalformedActionError: the log has no protocol or no metadata.
         """
-        with self.database.write() as work:
-            row = _locked(work, table_id)
+        with self.database.write() as tx:
+            row = _locked(tx, table_id)
             if row.metadata_version < 0 or row.protocol_version < 0:
                 missing = "metaData" if row.metadata_version < 0 else "protocol"
                 raise MalformedActionError(
                     f"The log at {row.location} has no {missing}.",
                     hint="The first version brings both; restore it from a backup.",
                 )
-            if _progress(work, table_id)[0] is not None:
+            if _progress(tx, table_id)[0] is not None:
                 # another run had begun with later versions; it is refused from now on
-                delete_unfinished(work, table_id, row.current_version)
+                delete_unfinished(tx, table_id, row.current_version)
             # a commit that was gone when we came cannot be asked for
-            work.run("skip_lost_commit", table_id=table_id)
+            tx.execute("skip_lost_commit", table_id=table_id)
             # nor can one whose version SQL has dropped
-            work.run("raise_log_floor", table_id=table_id, floor=row.oldest_version)
+            tx.execute("raise_log_floor", table_id=table_id, floor=row.oldest_version)
             if swap is not None:
-                _swap(work, table_id, swap)
+                _swap(tx, table_id, swap)
             if row.state is TableState.IMPORTING:
-                work.run("set_state", table_id=table_id, state=str(state))
-                work.run("end_import", table_id=table_id)
-            row = _locked(work, table_id)
+                tx.execute("set_state", table_id=table_id, state=str(state))
+                tx.execute("end_import", table_id=table_id)
+            row = _locked(tx, table_id)
             crash_point("before-import-ends")
         crash_point("after-import-ends")
         return row
@@ -159,8 +159,8 @@ class Importing:
         forgetting = Forgetting(self.database)
         forgetting.run(row, forgetting.plan_below(row, version, tombstones=tombstones))
         crash_point("after-import-dropped")
-        with self.database.read() as work:
-            return table_row(work.rows("table_by_id", table_id=row.table_id)[0])
+        with self.database.read() as tx:
+            return table_row(tx.fetch_all("table_by_id", table_id=row.table_id)[0])
 
     def index(self, table_id: str, stop: Event | None = None) -> int:
         """Index the statistics of the live files, so that plans need not read all of them.
@@ -171,13 +171,13 @@ class Importing:
 
     def note(self, table_id: str, notes: dict[str, Any]) -> TableRow:
         """Write notes into the table's `import_metadata`."""
-        with self.database.write() as work:
-            row = _locked(work, table_id)
+        with self.database.write() as tx:
+            row = _locked(tx, table_id)
             kept = row.properties.get("import_metadata", {}) | notes
             properties = dump_values(row.properties | {"import_metadata": kept})
-            work.run("set_properties", table_id=table_id, properties=properties)
+            tx.execute("set_properties", table_id=table_id, properties=properties)
             crash_point("before-import-noted")
-            return _locked(work, table_id)
+            return _locked(tx, table_id)
 
     def erase(self, table_id: str) -> None:
         """Forget an import that is given up; a table that is more than that stays.
@@ -185,38 +185,38 @@ class Importing:
         Raises:
             TableStateError: it is not being imported.
         """
-        with self.database.write() as work:
-            row = _locked(work, table_id)
+        with self.database.write() as tx:
+            row = _locked(tx, table_id)
             if row.state is not TableState.IMPORTING:
                 raise TableStateError(f"Table {row.full_name} is {row.state}, not importing.")
-            erase_rows(work, table_id)
+            erase_rows(tx, table_id)
             crash_point("before-import-erased")
 
     def give_up(self, table_id: str) -> None:
         """Forget an import without a version, unless another run is at work on it."""
-        with self.database.write() as work:
-            row = _locked(work, table_id)
-            segment = _progress(work, table_id)[0]
+        with self.database.write() as tx:
+            row = _locked(tx, table_id)
+            segment = _progress(tx, table_id)[0]
             is_ours = segment is None or segment.startswith(self.run_id)
             is_empty = row.current_version < row.first_version
             if row.state is TableState.IMPORTING and is_empty and is_ours:
-                erase_rows(work, table_id)
+                erase_rows(tx, table_id)
                 crash_point("before-import-erased")
 
 
-def _progress(read: Database | Work, table_id: str) -> tuple[str | None, str | None, int]:
+def _progress(read: Database | DbTransaction, table_id: str) -> tuple[str | None, str | None, int]:
     """Return the segment and the checkpoint that are being loaded, and how many parts are in."""
-    rows = read.rows("import_progress", table_id=table_id)
+    rows = read.fetch_all("import_progress", table_id=table_id)
     return rows[0] if rows else (None, None, 0)
 
 
-def _swap(work: Work, table_id: str, swap: Swap) -> None:
-    old = _locked(work, swap.old_id)
+def _swap(tx: DbTransaction, table_id: str, swap: Swap) -> None:
+    old = _locked(tx, swap.old_id)
     _require_mirrored(old)
-    work.run("set_state", table_id=swap.old_id, state=str(TableState.DELETED))
+    tx.execute("set_state", table_id=swap.old_id, state=str(TableState.DELETED))
     for name in PURGE:
-        work.run(name, table_id=swap.old_id)
-    work.run(
+        tx.execute(name, table_id=swap.old_id)
+    tx.execute(
         "move_table",
         table_id=table_id,
         namespace=swap.place.namespace,
@@ -235,8 +235,8 @@ def _require_mirrored(row: TableRow) -> None:
         )
 
 
-def _locked(work: Work, table_id: str) -> TableRow:
-    rows = work.rows("lock_table", table_id=table_id)
+def _locked(tx: DbTransaction, table_id: str) -> TableRow:
+    rows = tx.fetch_all("lock_table", table_id=table_id)
     if not rows:
         raise TableNotFoundError(
             f"There is no table with the id {table_id}.",

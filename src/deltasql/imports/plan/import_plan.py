@@ -224,7 +224,7 @@ def _refusal(reach: Reach, start: Start | None, listing: LogListing) -> DeltaSql
     if reach.head < listing.head:
         whole = find_reach(listing.commits, listing.checkpoints, listing.head)
         return reachability.out_of_reach(reach.head, whole, listing.uri)
-    return reachability.baseless(reach, listing.uri)
+    return reachability.no_base_error(reach, listing.uri)
 
 
 def _remarks(

@@ -107,7 +107,7 @@ def broken(reach: Reach, start: Start, uri: str) -> ProtocolError:
     )
 
 
-def baseless(reach: Reach, uri: str) -> ProtocolError:
+def no_base_error(reach: Reach, uri: str) -> ProtocolError:
     """Return the error for a head that stands on nothing."""
     if not reach.commits:
         return LogGapError(

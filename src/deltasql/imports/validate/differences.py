@@ -152,7 +152,7 @@ def _kind(key: FileKey, expected: FileMap, found: FileMap) -> str:
         return "missing_file"
     if key not in expected:
         return "extra_file"
-    return "other_size" if expected[key].size != found[key].size else "other_words"
+    return "other_size" if expected[key].size != found[key].size else "metadata_differs"
 
 
 def _sizes_of(key: FileKey, expected: FileMap, found: FileMap) -> tuple[int | None, int | None]:
@@ -161,7 +161,7 @@ def _sizes_of(key: FileKey, expected: FileMap, found: FileMap) -> tuple[int | No
 
 
 def _sizes(file: FileDifference) -> str:
-    if file.kind == "other_words":
+    if file.kind == "metadata_differs":
         return "(other statistics, partition values or time)"
     if file.expected is None or file.found is None:
         return ""

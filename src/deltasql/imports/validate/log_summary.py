@@ -58,7 +58,7 @@ class Rules:
 
 
 @dataclass(slots=True)
-class Witness:
+class LogSummary:
     """Follows the rows of a log as tasks bring them; knows nothing of how they are folded.
 
     `rules` are those of the newest version, `rules_at_oldest` those of `oldest`, where the log is

@@ -39,8 +39,8 @@ from deltasql.imports.validate.file_history import (
     version_digests,
 )
 from deltasql.imports.validate.log_summary import (
+    LogSummary,
     Rules,
-    Witness,
     checkpoint_adds,
     compare_with_book,
     hear_checkpoint,
@@ -68,13 +68,13 @@ def _words(action: Metadata | Protocol | None) -> dict[str, Any] | None:
 class Validator:
     """Compares one imported table with its source."""
 
-    book: SqlCatalog
+    metastore: SqlCatalog
     row: TableRow
     store: ObjectStore
     plan: ImportPlan
     _named: tuple[tuple[FileDifference, ...], int] = field(default=((), 0))
 
-    def run(self, witness: Witness, *, since: int) -> Validation:
+    def run(self, witness: LogSummary, *, since: int) -> Validation:
         """Compare versions from `since` to the table's newest one; names files where they differ.
 
         Raises:
@@ -93,7 +93,7 @@ class Validator:
         heard = hear_checkpoint(self.plan, self.store, since=since, head=head)
         newest = heard.checkpoint
         if newest is not None:
-            snapshot = self.book.snapshot(self.row.table_id, version=newest.version)
+            snapshot = self.metastore.snapshot(self.row.table_id, version=newest.version)
             files = ours.live(newest.version)
             checks += compare_with_book(heard, snapshot, files)
             if not checks[-1].is_equal and not self._named[0]:
@@ -103,13 +103,13 @@ class Validator:
         return Validation(head, tuple(checks), *self._named, with_whom, heard.unreadable)
 
     def _intervals(self, since: int, head: int) -> Intervals:
-        database = self.book.database
+        database = self.metastore.database
         rows = stream_intervals(database, self.row.table_id, since, head)
         return read_intervals(rows).within(since, head)
 
-    def _commits(self, witness: Witness, since: int, head: int) -> Iterator[Check]:
+    def _commits(self, witness: LogSummary, since: int, head: int) -> Iterator[Check]:
         first = since + 1 if witness.began_with_book else since
-        found = version_digests(self.book.database, self.row.table_id, first, head)
+        found = version_digests(self.metastore.database, self.row.table_id, first, head)
         told = witness.digests(first)
         yield Check("versions", head, told.num_rows, found.num_rows)
         other: list[int] = []
@@ -120,7 +120,7 @@ class Validator:
         yield Check("commits of other bytes", head, [], other[:_MOST_COMMITS])
 
     def _rules(self, version: int, expected: Rules) -> Iterator[Check]:
-        snapshot = self.book.snapshot(self.row.table_id, version=version)
+        snapshot = self.metastore.snapshot(self.row.table_id, version=version)
         wanted, found = expected.metadata, snapshot.metadata
         yield Check("protocol", version, _words(expected.protocol), _words(snapshot.protocol))
         yield Check("schema", version, wanted and wanted.schema_string, found.schema_string)
@@ -130,14 +130,14 @@ class Validator:
         domains = {one.domain: one.configuration for one in snapshot.domains()}
         yield Check("domains", version, expected.domains, domains)
 
-    def _oldest(self, witness: Witness, since: int) -> Iterator[Check]:
+    def _oldest(self, witness: LogSummary, since: int) -> Iterator[Check]:
         """Compare what the oldest version has from versions that SQL does not have."""
         oldest = self.row.oldest_version
         if self.plan.first < oldest == since == witness.oldest:
             yield from self._rules(oldest, witness.rules_at_oldest)
 
     def _files(
-        self, witness: Witness, told: Intervals, ours: Intervals, head: int
+        self, witness: LogSummary, told: Intervals, ours: Intervals, head: int
     ) -> Iterator[Check]:
         at_head = Check("files", head, told.live(head), ours.live(head))
         always = Check("files of all versions", head, told.whole(), ours.whole())
@@ -162,7 +162,7 @@ class Validator:
         self, version: int, expected: FileMap, seen: Callable[[FileMap], FileMap] = dict
     ) -> None:
         """Find out which files differ at a version."""
-        snapshot = self.book.snapshot(self.row.table_id, version=version)
+        snapshot = self.metastore.snapshot(self.row.table_id, version=version)
         found = files_of(snapshot.stream_files(FILE_COLUMNS))
         self._named = compare_files(version, seen(expected), seen(found))
 
@@ -202,7 +202,7 @@ def verdict_of(row: TableRow) -> Verdict | None:
 
 
 def compare(
-    connection: Connection, row: TableRow, plan: ImportPlan, witness: Witness, *, since: int
+    connection: Connection, row: TableRow, plan: ImportPlan, witness: LogSummary, *, since: int
 ) -> Validation:
     """Compare a table from one version on with what a witness has heard."""
     return Validator(connection.metastore, row, connection.store_of(row), plan).run(
@@ -211,7 +211,7 @@ def compare(
 
 
 def remember(connection: Connection, row: TableRow, verdict: Verdict) -> TableRow:
-    """Write a verdict into the book."""
+    """Write a verdict into the catalog."""
     notes = {"validation": str(verdict), "validated_version": row.current_version}
     return Importing.into(connection.metastore.database).note(row.table_id, notes)
 
@@ -238,7 +238,7 @@ def validate_table(
 
 def reread_source(
     store: ObjectStore, row: TableRow, engine: Engine, reader: LogReader
-) -> tuple[ImportPlan, Witness]:
+) -> tuple[ImportPlan, LogSummary]:
     """Read what a table has of its source by now, from the log alone.
 
     Raises:
@@ -262,5 +262,5 @@ def _verdict(outcome: Validation, *, accept: bool) -> Verdict:
 
 
 def judge(connection: Connection, row: TableRow, outcome: Validation, *, accept: bool) -> TableRow:
-    """Write the outcome of a comparison into the book."""
+    """Write the outcome of a comparison into the catalog."""
     return remember(connection, row, _verdict(outcome, accept=accept))

@@ -30,11 +30,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltasql.crash import crash_point
-from deltasql.database.port import Database, Work
+from deltasql.database.port import Database, DbTransaction
 from deltasql.errors import CatalogCorruptError, CommitUnknownError, DeltaSqlError
 from deltasql.forks import start_afresh_after_fork
 from deltasql.metastore.commit.check import check_rules
-from deltasql.metastore.commit.encode import EncodedCommit, Stamp, encode_commit
+from deltasql.metastore.commit.encode import CommitTime, EncodedCommit, encode_commit
 from deltasql.metastore.commit.insert import (
     SMALL,
     VersionPlan,
@@ -116,7 +116,7 @@ class AppendCalls:
             UniqueViolationError: the token or a file is there already; nothing was committed.
         """
         known = request.known
-        if known is None or not self.database.stamps_commits:
+        if known is None or not self.database.has_server_timestamp:
             return None
         definition = self.cache.find(known)
         ceiling = self._ceiling()
@@ -129,9 +129,9 @@ class AppendCalls:
             return None
         return self._send(plan, known, places, ceiling)
 
-    def fence(self, work: Work, table_id: str, ceiling: int) -> None:
+    def fence(self, tx: DbTransaction, table_id: str, ceiling: int) -> None:
         """Under the row lock: let no statement with this ceiling come through any more."""
-        work.run("raise_last_ict", table_id=table_id, ict=ceiling)
+        tx.execute("raise_last_ict", table_id=table_id, ict=ceiling)
 
     def _ceiling(self) -> int | None:
         if self._clock is None:
@@ -143,7 +143,7 @@ class AppendCalls:
     def _plan(
         self, request: CommitRequest, known: TableRow, definition: TableDefinition
     ) -> VersionPlan:
-        stamp = Stamp(_NO_TIME, definition.has_in_commit_timestamps, None)
+        stamp = CommitTime(_NO_TIME, definition.has_in_commit_timestamps, None)
         commit = encode_commit(request, stamp)
         texts = {partition_text(add) for add in commit.adds}
         return VersionPlan(

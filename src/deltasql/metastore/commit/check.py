@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deltasql.database.port import BulkWork, Work
+from deltasql.database.port import BulkTransaction, DbTransaction
 from deltasql.errors import (
     CommitConflictError,
     InvalidCommitError,
@@ -51,32 +51,32 @@ _WINNERS_UNDER_LOCK = 64
 WINNERS_AT_ONCE = 256
 
 
-def check_vacuum(work: Work, row: TableRow, request: CommitRequest) -> None:
+def check_vacuum(tx: DbTransaction, row: TableRow, request: CommitRequest) -> None:
     """Refuse what refers to objects that are gone or going.
 
     Raises:
         VacuumedError: names the version or the file.
     """
     if request.restores is not None:
-        refuse_vacuumed(work, row, request.restores)
-    if request.work_id is not None and not _is_noted(work, request):
+        refuse_vacuumed(tx, row, request.restores)
+    if request.work_id is not None and not _is_noted(tx, request):
         raise VacuumedError(
             f"The write to {row.full_name} was not heard of for so long that vacuum may have taken "
             "its files for leftovers.",
             hint="Write the rows again.",
             table=row.full_name,
         )
-    _check_actions(work, row, request.actions)
+    _check_actions(tx, row, request.actions)
 
 
-def _check_actions(work: Work, row: TableRow, actions: Sequence[Action]) -> None:
+def _check_actions(tx: DbTransaction, row: TableRow, actions: Sequence[Action]) -> None:
     adds = [action for action in actions if isinstance(action, Add)]
     paths = [path for add in adds for path in paths_of(add.path, add.deletion_vector)]
-    check_paths(work, row, paths, [one.path for one in actions if isinstance(one, Cdc)])
+    check_paths(tx, row, paths, [one.path for one in actions if isinstance(one, Cdc)])
 
 
 def check_paths(
-    work: Work | BulkWork, row: TableRow, paths: Sequence[str], cdc: Sequence[str]
+    tx: DbTransaction | BulkTransaction, row: TableRow, paths: Sequence[str], cdc: Sequence[str]
 ) -> None:
     """Refuse files of adds and of change data that are gone or going.
 
@@ -85,24 +85,24 @@ def check_paths(
     """
     place = Place(row.table_id, row.location, row.location_key)
     if row.is_vacuuming:
-        _refuse_marked(work, place, [*paths, *cdc], own=True)
+        _refuse_marked(tx, place, [*paths, *cdc], own=True)
     outside = [path for path in paths if is_absolute(path)]
     if outside:
-        _check_neighbours(work, place, outside)
+        _check_neighbours(tx, place, outside)
 
 
-def _is_noted(work: Work, request: CommitRequest) -> bool:
+def _is_noted(tx: DbTransaction, request: CommitRequest) -> bool:
     purpose = write_purpose(str(request.work_id))
-    return bool(work.rows("open_work", table_id=request.table_id, purpose=purpose))
+    return bool(tx.fetch_all("open_work", table_id=request.table_id, purpose=purpose))
 
 
-def refuse_vacuumed(work: Work, row: TableRow, version: int) -> None:
+def refuse_vacuumed(tx: DbTransaction, row: TableRow, version: int) -> None:
     """Refuse a version whose files vacuum has deleted.
 
     Raises:
         VacuumedError: some of them are gone.
     """
-    count, at = work.rows("vacuumed_of_version", table_id=row.table_id, version=version)[0]
+    count, at = tx.fetch_all("vacuumed_of_version", table_id=row.table_id, version=version)[0]
     if count:
         raise VacuumedError(
             f"Version {version} of {row.full_name} cannot be read any more: vacuum deleted "
@@ -113,13 +113,15 @@ def refuse_vacuumed(work: Work, row: TableRow, version: int) -> None:
         )
 
 
-def _check_neighbours(work: Work | BulkWork, place: Place, paths: Sequence[str]) -> None:
+def _check_neighbours(
+    tx: DbTransaction | BulkTransaction, place: Place, paths: Sequence[str]
+) -> None:
     """A vacuum or a purge of the tables the paths lie in waits for this commit, or is seen."""
-    for other in markable_places(work, place):
+    for other in markable_places(tx, place):
         if any(keys_below((other.location, other.location_key), paths, own=False)):
-            work.rows("share_table", table_id=other.table_id)
-            _refuse_marked(work, other, paths, own=False)
-    for purged in purged_places(work):
+            tx.fetch_all("share_table", table_id=other.table_id)
+            _refuse_marked(tx, other, paths, own=False)
+    for purged in purged_places(tx):
         for key in keys_below((purged.location, purged.location_key), paths, own=False):
             raise VacuumedError(
                 f"The file {key} at {purged.location} belonged to a table that was purged.",
@@ -128,9 +130,11 @@ def _check_neighbours(work: Work | BulkWork, place: Place, paths: Sequence[str])
             )
 
 
-def _refuse_marked(work: Work | BulkWork, place: Place, paths: Sequence[str], *, own: bool) -> None:
+def _refuse_marked(
+    tx: DbTransaction | BulkTransaction, place: Place, paths: Sequence[str], *, own: bool
+) -> None:
     keys = list(keys_below((place.location, place.location_key), paths, own=own))
-    found = work.rows("marked_keys", table_id=place.table_id, keys=keys) if keys else []
+    found = tx.fetch_all("marked_keys", table_id=place.table_id, keys=keys) if keys else []
     if found:
         raise VacuumedError(
             f"The file {found[0][0]} is being deleted by vacuum.",
@@ -156,7 +160,7 @@ class CheckTerms:
 
 
 def check_request(
-    work: Work,
+    tx: DbTransaction,
     locked: LockedTable,
     request: CommitRequest,
     *,
@@ -173,13 +177,13 @@ def check_request(
     """
     row = locked.row
     require_open(locked, epoch=terms.epoch)
-    _check_winners(work, locked, request, terms)
-    _check_txns(work, locked, request)
-    check_vacuum(work, row, request)
+    _check_winners(tx, locked, request, terms)
+    _check_txns(tx, locked, request)
+    check_vacuum(tx, row, request)
     check_rules(row.full_name, request.actions, *table)
 
 
-def check_ahead(work: Work, row: TableRow, request: CommitRequest, after: int) -> int:
+def check_ahead(tx: DbTransaction, row: TableRow, request: CommitRequest, after: int) -> int:
     """Check a request against the winners after a version, without a lock; return the last one.
 
     Raises:
@@ -188,14 +192,16 @@ def check_ahead(work: Work, row: TableRow, request: CommitRequest, after: int) -
     for start in range(after, row.current_version, WINNERS_AT_ONCE):
         end = min(start + WINNERS_AT_ONCE, row.current_version)
         conflict = find_conflict(
-            request.actions, request.read, read_winners(work, row.table_id, start, end)
+            request.actions, request.read, read_winners(tx, row.table_id, start, end)
         )
         if conflict is not None:
             _refuse(row, request, conflict)
     return max(after, row.current_version)
 
 
-def check_read(work: Work, locked: LockedTable, read: TableRead, *, terms: CheckTerms) -> None:
+def check_read(
+    tx: DbTransaction, locked: LockedTable, read: TableRead, *, terms: CheckTerms
+) -> None:
     """Refuse a transaction that read what is no longer so; the table itself takes no commit.
 
     Raises:
@@ -204,7 +210,7 @@ def check_read(work: Work, locked: LockedTable, read: TableRead, *, terms: Check
     """
     _require_epoch(locked, terms.epoch)
     request = read.as_request()
-    _check_winners(work, locked, request, terms)
+    _check_winners(tx, locked, request, terms)
 
 
 def require_open(locked: LockedTable, *, epoch: int) -> None:
@@ -232,7 +238,7 @@ def _require_epoch(locked: LockedTable, epoch: int) -> None:
 
 
 def _check_winners(
-    work: Work, locked: LockedTable, request: CommitRequest, terms: CheckTerms
+    tx: DbTransaction, locked: LockedTable, request: CommitRequest, terms: CheckTerms
 ) -> None:
     row, read = locked.row, request.read
     current = row.current_version
@@ -242,7 +248,7 @@ def _check_winners(
             f"but the table is at {current}."
         )
     if request.expected_version not in (None, current):
-        winner = read_winners(work, row.table_id, current - 1, current)[0]
+        winner = read_winners(tx, row.table_id, current - 1, current)[0]
         _refuse(row, request, Conflict("it took the expected version", "version", winner))
     if read.version == current:
         return
@@ -251,7 +257,7 @@ def _check_winners(
         if changed > read.version:
             if changed < row.oldest_version:
                 raise _forgotten_error(row, read.version)
-            winner = read_winners(work, row.table_id, changed - 1, changed)[0]
+            winner = read_winners(tx, row.table_id, changed - 1, changed)[0]
             what = "metadata" if changed == row.metadata_version else "protocol"
             _refuse(row, request, Conflict(f"it changed the table's {what}", what, winner))
         return
@@ -260,9 +266,7 @@ def _check_winners(
     after = max(read.version, terms.checked.get(row.table_id, read.version))
     if current - after > _WINNERS_UNDER_LOCK and not terms.may_be_far_behind:
         raise FarBehindError
-    conflict = find_conflict(
-        request.actions, read, read_winners(work, row.table_id, after, current)
-    )
+    conflict = find_conflict(request.actions, read, read_winners(tx, row.table_id, after, current))
     if conflict is not None:
         _refuse(row, request, conflict)
 
@@ -276,15 +280,15 @@ def _forgotten_error(row: TableRow, version: int) -> CommitConflictError:
     )
 
 
-def read_winners(work: Work, table_id: str, after: int, upto: int) -> list[Winner]:
+def read_winners(tx: DbTransaction, table_id: str, after: int, upto: int) -> list[Winner]:
     """Return the commits after one version and up to another, with their actions."""
-    rows = work.rows("versions_between", table_id=table_id, after=after, upto=upto)
+    rows = tx.fetch_all("versions_between", table_id=table_id, after=after, upto=upto)
     return [
         Winner(
             version,
             operation,
             commit_id,
-            decode_commit(read_payload(work, table_id, version), version=version, lenient=True),
+            decode_commit(read_payload(tx, table_id, version), version=version, lenient=True),
         )
         for version, operation, _, commit_id, *_ in rows
     ]
@@ -305,11 +309,11 @@ def _refuse(row: TableRow, request: CommitRequest, conflict: Conflict) -> None:
     )
 
 
-def _check_txns(work: Work, locked: LockedTable, request: CommitRequest) -> None:
+def _check_txns(tx: DbTransaction, locked: LockedTable, request: CommitRequest) -> None:
     for action in request.actions:
         if not isinstance(action, Txn):
             continue
-        rows = work.rows("current_txn", table_id=locked.row.table_id, app_id=action.app_id)
+        rows = tx.fetch_all("current_txn", table_id=locked.row.table_id, app_id=action.app_id)
         if rows and rows[0][0] >= action.version:
             raise CommitConflictError(
                 f"Table {locked.row.full_name}: application {action.app_id} has already written "

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from deltasql.crash import crash_point
-from deltasql.database.port import Database, UniqueViolationError, Work
+from deltasql.database.port import Database, DbTransaction, UniqueViolationError
 from deltasql.errors import (
     CatalogUnavailableError,
     CommitConflictError,
@@ -35,7 +35,7 @@ from deltasql.metastore.commit.check import (
     check_request,
     check_rules,
 )
-from deltasql.metastore.commit.encode import Stamp, encode_commit
+from deltasql.metastore.commit.encode import CommitTime, encode_commit
 from deltasql.metastore.commit.insert import (
     SMALL,
     VersionPlan,
@@ -186,12 +186,12 @@ class Committer:
     def _send_group(self, requests: Sequence[CommitRequest]) -> list[Committed | None]:
         """Commit appends to one table as one version each; None for those that are refused."""
         ids = [self._file_ids.take(len(request.actions)) for request in requests]
-        with self.database.write() as work:
-            lock = self._lock(work, requests[:1], _FIRST)[requests[0].table_id].table
+        with self.database.write() as tx:
+            lock = self._lock(tx, requests[:1], _FIRST)[requests[0].table_id].table
             crash_point("after-group-lock")
-            plans = self._plan_group(work, lock, requests, ids)
+            plans = self._plan_group(tx, lock, requests, ids)
             made = [plan for plan in plans if plan is not None]
-            insert_appends(work, self.database, made)
+            insert_appends(tx, self.database, made)
             crash_point("before-group-commit")
         crash_point("after-group-commit")
         for plan in made:
@@ -202,7 +202,7 @@ class Committer:
 
     def _plan_group(
         self,
-        work: Work,
+        tx: DbTransaction,
         lock: LockedTable,
         requests: Sequence[CommitRequest],
         ids: Sequence[Sequence[int]],
@@ -213,14 +213,14 @@ class Committer:
         plans: list[VersionPlan | None] = []
         for request, file_ids in zip(requests, ids, strict=True):
             try:
-                definition = self._check(work, lock, request, terms)
+                definition = self._check(tx, lock, request, terms)
             except _REFUSALS:
                 plans.append(None)
                 continue
             version += 1
-            stamp = Stamp(timestamp, definition.has_in_commit_timestamps, None)
+            stamp = CommitTime(timestamp, definition.has_in_commit_timestamps, None)
             part = _Part(request, lock, definition, file_ids)
-            plans.append(self._plan(work, part, version, stamp, _FIRST))
+            plans.append(self._plan(tx, part, version, stamp, _FIRST))
             timestamp += 1
         return plans
 
@@ -268,14 +268,12 @@ class Committer:
         crash_point("before-check-ahead")
         checked = dict(terms.checked)
         everyone = (*transaction.requests, *(read.as_request() for read in transaction.reads))
-        with self.database.read() as work:
+        with self.database.read() as tx:
             for request in everyone:
-                rows = work.rows("table_by_id", table_id=request.table_id)
+                rows = tx.fetch_all("table_by_id", table_id=request.table_id)
                 if rows and not is_blind_append(request.actions, request.read):
                     after = checked.get(request.table_id, request.read.version)
-                    checked[request.table_id] = check_ahead(
-                        work, table_row(rows[0]), request, after
-                    )
+                    checked[request.table_id] = check_ahead(tx, table_row(rows[0]), request, after)
         return replace(terms, checked=checked)
 
     def _send_on(self, terms: CheckTerms, transaction: TransactionRequest) -> list[Committed]:
@@ -297,24 +295,24 @@ class Committer:
         requests = transaction.requests
         ids = [self._file_ids.take(_count_adds(request)) for request in requests]
         crash_point("before-begin")
-        with self.database.write() as work:
+        with self.database.write() as tx:
             if transaction.create is not None:
-                insert_table(work, transaction.create)
+                insert_table(tx, transaction.create)
             crash_point("after-begin")
-            locks = self._lock(work, (*requests, *transaction.reads), attempt)
+            locks = self._lock(tx, (*requests, *transaction.reads), attempt)
             crash_point("after-lock")
             made = [locks[request.table_id].made for request in requests]
             if any(made):
                 return _all_found(made)
             for read in transaction.reads:
-                check_read(work, locks[read.table_id].table, read, terms=terms)
+                check_read(tx, locks[read.table_id].table, read, terms=terms)
             parts = []
             for request, file_ids in zip(requests, ids, strict=True):
                 lock = locks[request.table_id].table
-                definition = self._check(work, lock, request, terms)
+                definition = self._check(tx, lock, request, terms)
                 parts.append(_Part(request, lock, definition, file_ids))
             crash_point("after-check")
-            plans = self._insert(work, parts, transaction.transaction_id, attempt)
+            plans = self._insert(tx, parts, transaction.transaction_id, attempt)
             crash_point("before-commit")
         crash_point("after-commit")
         for part, plan in zip(parts, plans, strict=True):
@@ -322,7 +320,11 @@ class Committer:
         return [_committed(plan, part.lock) for part, plan in zip(parts, plans, strict=True)]
 
     def _insert(
-        self, work: Work, parts: Sequence[_Part], transaction_id: str | None, attempt: _Attempt
+        self,
+        tx: DbTransaction,
+        parts: Sequence[_Part],
+        transaction_id: str | None,
+        attempt: _Attempt,
     ) -> list[VersionPlan]:
         now = parts[0].lock.now
         self._calls.note_clock(now)
@@ -330,17 +332,17 @@ class Committer:
         plans = []
         for request, lock, definition, file_ids in parts:
             version = lock.row.current_version + 1
-            numbered = number_rows(work, request, version, definition)
-            stamp = Stamp(timestamp, definition.has_in_commit_timestamps, transaction_id)
+            numbered = number_rows(tx, request, version, definition)
+            stamp = CommitTime(timestamp, definition.has_in_commit_timestamps, transaction_id)
             part = _Part(numbered, lock, definition, file_ids)
-            plan = self._plan(work, part, version, stamp, attempt)
-            insert_version(work, self.database, plan)
-            keep_settings(work, plan.commit.actions, lock.row)
+            plan = self._plan(tx, part, version, stamp, attempt)
+            insert_version(tx, self.database, plan)
+            keep_settings(tx, plan.commit.actions, lock.row)
             plans.append(plan)
         return plans
 
     def _lock(
-        self, work: Work, requests: Sequence[CommitRequest | TableRead], attempt: _Attempt
+        self, tx: DbTransaction, requests: Sequence[CommitRequest | TableRead], attempt: _Attempt
     ) -> dict[str, _Lock]:
         """Lock the tables in the order of their ids, so that two transactions never deadlock.
 
@@ -349,10 +351,10 @@ class Committer:
         asked = []
         for request in sorted(requests, key=_table_id):
             table_id = request.table_id
-            lock = work.ask("lock_table", table_id=table_id)
+            lock = tx.fetch_later("lock_table", table_id=table_id)
             token = None
             if attempt.asks_tokens:
-                token = work.ask(
+                token = tx.fetch_later(
                     "version_by_commit_id", table_id=table_id, commit_id=request.commit_id
                 )
             asked.append((table_id, lock, token))
@@ -361,25 +363,25 @@ class Committer:
             rows = lock()
             if not rows:
                 raise TableNotFoundError(f"There is no table with the id {table_id}.")
-            table = _locked(rows[0], work)
+            table = _locked(rows[0], tx)
             locks[table_id] = _Lock(table, None if token is None else _was_there(table, token()))
         return locks
 
     def _check(
-        self, work: Work, lock: LockedTable, request: CommitRequest, terms: CheckTerms
+        self, tx: DbTransaction, lock: LockedTable, request: CommitRequest, terms: CheckTerms
     ) -> TableDefinition:
         if lock.row.current_version < lock.row.first_version:
             first = _first_definition(request)
             check_rules(lock.row.full_name, request.actions, first.protocol, first.metadata)
             return first
-        definition = self.cache.load(work, lock.row)
+        definition = self.cache.load(tx, lock.row)
         table = (definition.protocol, definition.metadata)
-        check_request(work, lock, request, terms=terms, table=table)
+        check_request(tx, lock, request, terms=terms, table=table)
         metadata = next((a for a in request.actions if isinstance(a, Metadata)), None)
         return definition if metadata is None else replace(definition, metadata=metadata)
 
     def _plan(
-        self, work: Work, part: _Part, version: int, stamp: Stamp, attempt: _Attempt
+        self, tx: DbTransaction, part: _Part, version: int, stamp: CommitTime, attempt: _Attempt
     ) -> VersionPlan:
         request = part.request
         commit = encode_commit(request, stamp)
@@ -387,7 +389,7 @@ class Committer:
         indexed = part.definition.indexed
         if metadata is not None:
             indexed = change_indexed_columns(
-                work, request.table_id, version, metadata, wanted_columns(metadata)
+                tx, request.table_id, version, metadata, wanted_columns(metadata)
             )
         partitions = {partition_text(add) for add in commit.adds}
         return VersionPlan(
@@ -410,16 +412,16 @@ class Committer:
         A COMMIT whose reply was lost may have been made after the outcome was looked up.
         """
         try:
-            with self.database.write() as work:
-                made = self._made(work, requests)
+            with self.database.write() as tx:
+                made = self._made(tx, requests)
         except TableNotFoundError:
             raise refusal from None
         if not any(made):
             raise refusal
         return _all_found(made)
 
-    def _made(self, work: Work, requests: Sequence[CommitRequest]) -> list[Committed | None]:
-        locks = self._lock(work, requests, _SECOND)
+    def _made(self, tx: DbTransaction, requests: Sequence[CommitRequest]) -> list[Committed | None]:
+        locks = self._lock(tx, requests, _SECOND)
         return [locks[request.table_id].made for request in requests]
 
     def _resolve(
@@ -439,12 +441,12 @@ class Committer:
         wait = 0.05
         while True:
             try:
-                with self.database.write() as work:
-                    made = self._made(work, requests)
+                with self.database.write() as tx:
+                    made = self._made(tx, requests)
                     if any(made):
                         return _all_found(made)
                     if ceiling is not None:
-                        self._calls.fence(work, requests[0].table_id, ceiling)
+                        self._calls.fence(tx, requests[0].table_id, ceiling)
             except TableNotFoundError:
                 return None
             except DeltaSqlError as error:
@@ -486,9 +488,9 @@ def _first_definition(request: CommitRequest) -> TableDefinition:
     return TableDefinition(protocol, metadata, ())
 
 
-def _locked(values: tuple[object, ...], work: Work) -> LockedTable:
+def _locked(values: tuple[object, ...], tx: DbTransaction) -> LockedTable:
     locked = locked_table(values)
-    return locked if locked.now else replace(locked, now=work.now_ms())
+    return locked if locked.now else replace(locked, now=tx.now_ms())
 
 
 def _was_there(lock: LockedTable, rows: list[tuple[object, ...]]) -> Committed | None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import zstandard
 
-from deltasql.database.port import Work
+from deltasql.database.port import DbTransaction
 from deltasql.errors import CatalogCorruptError, VersionNotFoundError
 from deltasql.metastore.commit.request import CommitRequest
 from deltasql.protocol.actions import Action, Add, CommitInfo, Remove
@@ -30,7 +30,7 @@ CHUNK_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class CommitTime:
     """What is known only under the lock."""
 
     timestamp: int
@@ -51,7 +51,7 @@ class EncodedCommit:
     is_blind_append: bool
 
 
-def encode_commit(request: CommitRequest, stamp: Stamp) -> EncodedCommit:
+def encode_commit(request: CommitRequest, stamp: CommitTime) -> EncodedCommit:
     """Return the commit with its commitInfo, time stamps and canonical bytes."""
     given = next((a for a in request.actions if isinstance(a, CommitInfo)), CommitInfo())
     rest = tuple(
@@ -82,7 +82,7 @@ def _stamped(action: Action, timestamp: int) -> Action:
 
 def _commit_info(
     request: CommitRequest,
-    stamp: Stamp,
+    stamp: CommitTime,
     given: CommitInfo,
     rest: tuple[Action, ...],
     *,
@@ -130,13 +130,15 @@ def decompress(stored: bytes, size: int) -> bytes:
     return payload
 
 
-def insert_chunks(work: Work, table_id: str, version: int | None, packed: bytes) -> bytes | None:
+def insert_chunks(
+    tx: DbTransaction, table_id: str, version: int | None, packed: bytes
+) -> bytes | None:
     """Store a big payload in chunks and return None; return a small one for its version's row."""
     if len(packed) <= CHUNK_BYTES:
         return packed
     for number, start in enumerate(range(0, len(packed), CHUNK_BYTES)):
         chunk = packed[start : start + CHUNK_BYTES]
-        work.run(
+        tx.execute(
             "insert_payload_chunk", table_id=table_id, version=version, chunk=number, payload=chunk
         )
     return None
@@ -152,41 +154,41 @@ class StoredCommit:
 
 
 def read_commits(
-    work: Work, table_id: str, first: int, last: int, most_bytes: int
+    tx: DbTransaction, table_id: str, first: int, last: int, most_bytes: int
 ) -> list[StoredCommit]:
     """Return versions from `first` on, up to `last` or to so many bytes, and at least one."""
-    sizes = work.rows("payload_sizes", table_id=table_id, first=first, last=last)
+    sizes = tx.fetch_all("payload_sizes", table_id=table_id, first=first, last=last)
     total, upto = 0, first
     for version, size in sizes:
         total += size
         if total > most_bytes and version > first:
             break
         upto = version
-    rows = work.rows("payloads", table_id=table_id, first=first, last=upto)
+    rows = tx.fetch_all("payloads", table_id=table_id, first=first, last=upto)
     return [
-        StoredCommit(version, at, _checked(work, table_id, version, (stored, size, expected)))
+        StoredCommit(version, at, _checked(tx, table_id, version, (stored, size, expected)))
         for version, at, stored, size, expected in rows
     ]
 
 
-def read_payload(work: Work, table_id: str, version: int) -> bytes:
+def read_payload(tx: DbTransaction, table_id: str, version: int) -> bytes:
     """Return the bytes of a version exactly as they were committed.
 
     Raises:
-        VersionNotFoundError: the book has no such version.
+        VersionNotFoundError: the catalog has no such version.
         CatalogCorruptError: the stored bytes do not have their digest.
     """
-    rows = work.rows("payload", table_id=table_id, version=version)
+    rows = tx.fetch_all("payload", table_id=table_id, version=version)
     if not rows:
         raise VersionNotFoundError(f"Table {table_id} has no version {version}.", version=version)
     stored, size, expected = rows[0]
-    return _checked(work, table_id, version, (stored, size, expected))
+    return _checked(tx, table_id, version, (stored, size, expected))
 
 
-def _checked(work: Work, table_id: str, version: int, row: tuple[Any, int, str]) -> bytes:
+def _checked(tx: DbTransaction, table_id: str, version: int, row: tuple[Any, int, str]) -> bytes:
     stored, size, expected = row
     if stored is None:
-        chunks = work.rows("payload_chunks", table_id=table_id, version=version)
+        chunks = tx.fetch_all("payload_chunks", table_id=table_id, version=version)
         stored = b"".join(bytes(chunk) for (chunk,) in chunks)
     payload = unpack(bytes(stored), size, expected)
     if payload is None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from deltasql.crash import crash_point
-from deltasql.database.port import Database, Work
+from deltasql.database.port import Database, DbTransaction
 from deltasql.errors import InvalidCommitError
 from deltasql.metastore.commit.encode import EncodedCommit, compress, insert_chunks
 from deltasql.metastore.commit.request import CommitRequest
@@ -50,64 +50,66 @@ class VersionPlan:
     supersede: bool
 
 
-def insert_version(work: Work, database: Database, plan: VersionPlan) -> None:
+def insert_version(tx: DbTransaction, database: Database, plan: VersionPlan) -> None:
     """Write the version, its files and their index, its metadata and its place in the queue."""
-    _end_files(work, database, plan)
-    _insert_metadata(work, plan)
+    _end_files(tx, database, plan)
+    _insert_metadata(tx, plan)
     crash_point("after-files")
-    _insert_partitions(work, plan)
-    _insert_files(work, [plan])
-    _record_version(work, plan)
+    _insert_partitions(tx, plan)
+    _insert_files(tx, [plan])
+    _record_version(tx, plan)
     crash_point("after-version-row")
-    _empty_partitions(work, plan)
+    _empty_partitions(tx, plan)
 
 
-def _empty_partitions(work: Work, plan: VersionPlan) -> None:
+def _empty_partitions(tx: DbTransaction, plan: VersionPlan) -> None:
     """Note which combinations of partition values lost their last file: filters pass over them."""
     if not plan.commit.removes or not any(
         one.partition_values != {} for one in plan.commit.removes
     ):
         return
     place = {"table_id": plan.request.table_id, "version": plan.version}
-    if work.rows("empty_partitions", **place):
-        work.run("note_emptied_partitions", **place)
+    if tx.fetch_all("empty_partitions", **place):
+        tx.execute("note_emptied_partitions", **place)
 
 
-def insert_appends(work: Work, database: Database, plans: Sequence[VersionPlan]) -> None:
+def insert_appends(tx: DbTransaction, database: Database, plans: Sequence[VersionPlan]) -> None:
     """Write versions of one table that only add files, all by the same statements."""
     if not plans:
         return
     table_id, last = plans[0].request.table_id, plans[-1]
     partitions = sorted({text for plan in plans for text in plan.new_partitions})
     if partitions:
-        work.run_many("insert_partitions", {"partition_values": partitions}, table_id=table_id)
-    _insert_files(work, plans)
+        tx.execute_many("insert_partitions", {"partition_values": partitions}, table_id=table_id)
+    _insert_files(tx, plans)
     crash_point("after-group-files")
-    versions = [version_columns(plan) | {"payload": _store_payload(work, plan)} for plan in plans]
+    versions = [version_columns(plan) | {"payload": _store_payload(tx, plan)} for plan in plans]
     columns: dict[str, Sequence[Any]] = {
         name: [row[name] for row in versions] for name in versions[0] if name != "table_id"
     }
-    work.run_many("insert_versions", columns, table_id=table_id)
+    tx.execute_many("insert_versions", columns, table_id=table_id)
     if not database.dialect.has_writing_ctes:
         queued = {name: columns[name] for name in ("version", "digest", "committed_at")}
-        work.run_many("insert_mirror_rows", queued, table_id=table_id)
-    work.run(
+        tx.execute_many("insert_mirror_rows", queued, table_id=table_id)
+    tx.execute(
         "advance_table", table_id=table_id, version=last.version, ict=last.timestamp, **_head(last)
     )
 
 
 def partition_text(add: Add) -> str:
-    """Return an add's partition values as the book spells them."""
+    """Return an add's partition values as the catalog spells them."""
     return dump_values(add.partition_values)
 
 
-def _end_files(work: Work, database: Database, plan: VersionPlan) -> None:
+def _end_files(tx: DbTransaction, database: Database, plan: VersionPlan) -> None:
     removes = plan.commit.removes
     if removes:
-        _move(work, database, plan, _ending(removes), "remove")
-        moved = work.rows("count_ended", table_id=plan.request.table_id, version=plan.version)[0][0]
+        _move(tx, database, plan, _ending(removes), "remove")
+        moved = tx.fetch_all("count_ended", table_id=plan.request.table_id, version=plan.version)[
+            0
+        ][0]
         if moved != len(removes):
-            _refuse_unknown(work, plan)
+            _refuse_unknown(tx, plan)
     if plan.supersede and plan.commit.adds:
         adds = plan.commit.adds
         nothing = [None] * len(adds)
@@ -117,7 +119,7 @@ def _end_files(work: Work, database: Database, plan: VersionPlan) -> None:
             "remove_data_change": nothing,
             "extended_file_metadata": nothing,
         }
-        _move(work, database, plan, columns, "replaced")
+        _move(tx, database, plan, columns, "replaced")
 
 
 def _ending(removes: Sequence[Remove]) -> dict[str, Sequence[Any]]:
@@ -130,21 +132,25 @@ def _ending(removes: Sequence[Remove]) -> dict[str, Sequence[Any]]:
 
 
 def _move(
-    work: Work, database: Database, plan: VersionPlan, columns: dict[str, Sequence[Any]], by: str
+    tx: DbTransaction,
+    database: Database,
+    plan: VersionPlan,
+    columns: dict[str, Sequence[Any]],
+    by: str,
 ) -> None:
     shared = {"table_id": plan.request.table_id, "version": plan.version, "removal": by}
     if database.dialect.has_writing_ctes:
-        work.run_many("end_files", columns, **shared)
+        tx.execute_many("end_files", columns, **shared)
         return
-    work.run_many("end_files_copy", columns, **shared)
+    tx.execute_many("end_files_copy", columns, **shared)
     keys = {"file_key": columns["file_key"]}
-    work.run_many("end_files_delete", keys, table_id=plan.request.table_id)
+    tx.execute_many("end_files_delete", keys, table_id=plan.request.table_id)
 
 
-def _refuse_unknown(work: Work, plan: VersionPlan) -> None:
+def _refuse_unknown(tx: DbTransaction, plan: VersionPlan) -> None:
     """Refuse a commit that removes what is not there."""
     place = {"table_id": plan.request.table_id, "version": plan.version}
-    ended = {key for (key,) in work.rows("removed_keys", **place)}
+    ended = {key for (key,) in tx.fetch_all("removed_keys", **place)}
     removes = plan.commit.removes
     keys = _file_keys(removes)
     missing = next(one for one, key in zip(removes, keys, strict=True) if key not in ended)
@@ -155,13 +161,13 @@ def _refuse_unknown(work: Work, plan: VersionPlan) -> None:
     )
 
 
-def _insert_partitions(work: Work, plan: VersionPlan) -> None:
+def _insert_partitions(tx: DbTransaction, plan: VersionPlan) -> None:
     if plan.new_partitions:
         columns = {"partition_values": plan.new_partitions}
-        work.run_many("insert_partitions", columns, table_id=plan.request.table_id)
+        tx.execute_many("insert_partitions", columns, table_id=plan.request.table_id)
 
 
-def _insert_files(work: Work, plans: Sequence[VersionPlan]) -> None:
+def _insert_files(tx: DbTransaction, plans: Sequence[VersionPlan]) -> None:
     """Write the files of versions of one table, and their rows in the index."""
     adds = [add for plan in plans for add in plan.commit.adds]
     if not adds:
@@ -170,13 +176,13 @@ def _insert_files(work: Work, plans: Sequence[VersionPlan]) -> None:
     versions = [plan.version for plan in plans for _ in plan.commit.adds]
     stats = parsed_stats(adds)
     columns = file_columns(adds, files, stats) | {"added_version": versions}
-    work.run_many("insert_files", columns, table_id=plans[0].request.table_id)
+    tx.execute_many("insert_files", columns, table_id=plans[0].request.table_id)
     indexed = plans[0].indexed
     rows = index_rows(stats, files, indexed)
     if rows.num["file_id"]:
-        work.run_many("insert_stats_num", dict(rows.num))
+        tx.execute_many("insert_stats_num", dict(rows.num))
     if rows.text["file_id"]:
-        work.run_many("insert_stats_text", dict(rows.text))
+        tx.execute_many("insert_stats_text", dict(rows.text))
 
 
 def parsed_stats(adds: Sequence[Add]) -> list[FileStats | None]:
@@ -232,17 +238,17 @@ def _vector(vector: DeletionVector | None) -> str | None:
     return dump_values(plain)
 
 
-def _insert_metadata(work: Work, plan: VersionPlan) -> None:
+def _insert_metadata(tx: DbTransaction, plan: VersionPlan) -> None:
     table_id, version = plan.request.table_id, plan.version
     for action in plan.commit.actions:
         shared = {"table_id": table_id, "version": version}
         match action:
             case Metadata():
-                work.run("insert_metadata", **shared, **metadata_columns(action))
+                tx.execute("insert_metadata", **shared, **metadata_columns(action))
             case Protocol():
-                work.run("insert_protocol", **shared, **protocol_columns(action))
+                tx.execute("insert_protocol", **shared, **protocol_columns(action))
             case DomainMetadata():
-                work.run(
+                tx.execute(
                     "insert_domain",
                     **shared,
                     domain=action.domain,
@@ -255,7 +261,7 @@ def _insert_metadata(work: Work, plan: VersionPlan) -> None:
                     "txn_version": action.version,
                     "last_updated": action.last_updated,
                 }
-                work.run("insert_txn", **shared, **values)
+                tx.execute("insert_txn", **shared, **values)
 
 
 def metadata_columns(action: Metadata) -> dict[str, Any]:
@@ -288,10 +294,10 @@ def protocol_columns(action: Protocol) -> dict[str, Any]:
     }
 
 
-def _record_version(work: Work, plan: VersionPlan) -> None:
+def _record_version(tx: DbTransaction, plan: VersionPlan) -> None:
     """Write the version, its place in the mirror's queue, and the table's new head."""
-    version = version_columns(plan) | {"payload": _store_payload(work, plan)}
-    work.run("record_version", **version, **_head(plan))
+    version = version_columns(plan) | {"payload": _store_payload(tx, plan)}
+    tx.execute("record_version", **version, **_head(plan))
 
 
 def _head(plan: VersionPlan) -> dict[str, Any]:
@@ -303,9 +309,9 @@ def _head(plan: VersionPlan) -> dict[str, Any]:
     }
 
 
-def _store_payload(work: Work, plan: VersionPlan) -> bytes | None:
+def _store_payload(tx: DbTransaction, plan: VersionPlan) -> bytes | None:
     packed = compress(plan.commit.payload)
-    return insert_chunks(work, plan.request.table_id, plan.version, packed)
+    return insert_chunks(tx, plan.request.table_id, plan.version, packed)
 
 
 def version_columns(plan: VersionPlan) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from deltasql.crash import crash_point
-from deltasql.database.port import Database, Work
+from deltasql.database.port import Database, DbTransaction
 from deltasql.errors import (
     CommitConflictError,
     DeltaSqlError,
@@ -25,7 +25,7 @@ from deltasql.errors import (
     VacuumedError,
 )
 from deltasql.metastore.commit.check import WINNERS_AT_ONCE, CheckTerms, check_request, read_winners
-from deltasql.metastore.commit.encode import FoundCommit, Stamp, encode_commit
+from deltasql.metastore.commit.encode import CommitTime, FoundCommit, encode_commit
 from deltasql.metastore.commit.insert import VersionPlan, insert_version, partition_text
 from deltasql.metastore.commit.request import CommitNote, CommitRequest
 from deltasql.metastore.id_blocks import IdBlocks, number_rows
@@ -107,9 +107,9 @@ class Recommitter:
 
     def plan(self, row: TableRow, found: Sequence[FoundCommit]) -> RecommitPlan:
         """Return what `commit` would do now; changes nothing."""
-        with self.database.read() as work:
+        with self.database.read() as tx:
             locked = LockedTable(row, self.epoch, 0)
-            return _Planner(work, locked, self.epoch, self.cache).plan(found)
+            return _Planner(tx, locked, self.epoch, self.cache).plan(found)
 
     def commit(self, table_id: str, found: Sequence[FoundCommit]) -> RecommitPlan:
         """Commit what was not committed before, in order; the table is in conflict and stays so.
@@ -119,39 +119,37 @@ class Recommitter:
             TableStateError: somebody else has settled the conflict meanwhile.
         """
         ids = {one.version: self.file_ids.take(one.num_adds) for one in found}
-        with self.database.write() as work:
-            locked = _lock_conflict(work, table_id)
-            plan = _Planner(work, locked, self.epoch, self.cache).plan(found)
+        with self.database.write() as tx:
+            locked = _lock_conflict(tx, table_id)
+            plan = _Planner(tx, locked, self.epoch, self.cache).plan(found)
             plan.require()
             for commit in plan.commits:
                 if not commit.was_made:
-                    self._insert(work, plan.table, commit, table_id, ids)
+                    self._insert(tx, plan.table, commit, table_id, ids)
             crash_point("before-recommit-commit")
         crash_point("after-recommit-commit")
         return plan
 
     def _insert(
         self,
-        work: Work,
+        tx: DbTransaction,
         table: str,
         commit: Recommit,
         table_id: str,
         ids: dict[int, range],
     ) -> None:
-        locked = _lock_conflict(work, table_id)
-        definition = self.cache.load(work, locked.row)
+        locked = _lock_conflict(tx, table_id)
+        definition = self.cache.load(tx, locked.row)
         request = _request(locked.row, commit.found)
         rules = (definition.protocol, definition.metadata)
         try:
-            check_request(
-                work, _as_open(locked), request, terms=CheckTerms(self.epoch), table=rules
-            )
-            numbered = number_rows(work, request, commit.version, definition)
+            check_request(tx, _as_open(locked), request, terms=CheckTerms(self.epoch), table=rules)
+            numbered = number_rows(tx, request, commit.version, definition)
         except _REFUSALS as error:
             raise recommit_error(table, commit.found, _clause(error)) from error
         timestamp = max(locked.now, locked.row.last_ict + 1)
         encoded = encode_commit(
-            numbered, Stamp(timestamp, definition.has_in_commit_timestamps, None)
+            numbered, CommitTime(timestamp, definition.has_in_commit_timestamps, None)
         )
         texts = {partition_text(add) for add in encoded.adds}
         plan = VersionPlan(
@@ -165,14 +163,14 @@ class Recommitter:
             new_partitions=sorted(texts),
             supersede=False,
         )
-        insert_version(work, self.database, plan)
+        insert_version(tx, self.database, plan)
 
 
 @dataclass(slots=True)
 class _Planner:
     """Judges foreign commits by Delta's rules against what SQL has since the fork."""
 
-    work: Work
+    tx: DbTransaction
     locked: LockedTable
     epoch: int
     cache: DefinitionCache
@@ -182,7 +180,7 @@ class _Planner:
         made = {one.version: self._version_of(recommit_token(one)) for one in found}
         waiting = [one for one in found if made[one.version] is None]
         obstacles = self._conflicts(found, waiting)
-        live = _LiveFiles.load(self.work, row.table_id, waiting)
+        live = _LiveFiles.load(self.tx, row.table_id, waiting)
         common = self._forgotten(found)
         commits, last = [], row.current_version
         for one in found:
@@ -215,17 +213,17 @@ class _Planner:
         if version is None:
             same = digest(one.payload)
             place = {"first": one.version, "last": row.current_version}
-            rows = self.work.rows("digests", table_id=row.table_id, **place)
+            rows = self.tx.fetch_all("digests", table_id=row.table_id, **place)
             version = next((number for number, found in rows if found == same), None)
         return None if version is None else f"it is the commit that SQL has as version {version}"
 
     def _refusal(self, one: FoundCommit) -> str | None:
         """What the normal commit would refuse: the table's rules, its applications, vacuum."""
         row = self.locked.row
-        definition = self.cache.load(self.work, row)
+        definition = self.cache.load(self.tx, row)
         try:
             check_request(
-                self.work,
+                self.tx,
                 _as_open(self.locked),
                 _request(row, one),
                 terms=CheckTerms(self.epoch),
@@ -249,7 +247,7 @@ class _Planner:
         first = max(found[0].version, row.oldest_version) if found else 0
         for after in range(first - 1, row.current_version, WINNERS_AT_ONCE):
             through = min(after + WINNERS_AT_ONCE, row.current_version)
-            winners = read_winners(self.work, row.table_id, after, through)
+            winners = read_winners(self.tx, row.table_id, after, through)
             winners = [winner for winner in winners if winner.commit_id not in tokens]
             for one in waiting:
                 obstacle = find_obstacle(one.actions, one.version, winners)
@@ -259,7 +257,7 @@ class _Planner:
 
     def _version_of(self, token: str) -> int | None:
         table_id = self.locked.row.table_id
-        rows = self.work.rows("version_by_commit_id", table_id=table_id, commit_id=token)
+        rows = self.tx.fetch_all("version_by_commit_id", table_id=table_id, commit_id=token)
         return int(rows[0][0]) if rows else None
 
 
@@ -270,12 +268,12 @@ class _LiveFiles:
     vectors: dict[str, set[str]]
 
     @classmethod
-    def load(cls, work: Work, table_id: str, found: Sequence[FoundCommit]) -> _LiveFiles:
+    def load(cls, tx: DbTransaction, table_id: str, found: Sequence[FoundCommit]) -> _LiveFiles:
         keys = sorted({path_key(action.path) for one in found for action in _files(one.actions)})
         vectors: dict[str, set[str]] = {key: set() for key in keys}
         if keys:
             hashes = [hash_key(key, "").hex() for key in keys]
-            for path, dv_id in work.rows("live_identities", table_id=table_id, keys=hashes):
+            for path, dv_id in tx.fetch_all("live_identities", table_id=table_id, keys=hashes):
                 vectors[path_key(path)].add(dv_id)
         return cls(vectors)
 
@@ -304,8 +302,8 @@ def _files(actions: Sequence[Action]) -> Iterator[Add | Remove]:
     return (action for action in actions if isinstance(action, Add | Remove))
 
 
-def _lock_conflict(work: Work, table_id: str) -> LockedTable:
-    rows = work.rows("lock_table", table_id=table_id)
+def _lock_conflict(tx: DbTransaction, table_id: str) -> LockedTable:
+    rows = tx.fetch_all("lock_table", table_id=table_id)
     if not rows:
         raise TableNotFoundError(f"There is no table with the id {table_id}.")
     locked = locked_table(rows[0])
@@ -316,7 +314,7 @@ def _lock_conflict(work: Work, table_id: str) -> LockedTable:
             hint="Nothing was changed. See `deltasql mirror verify`.",
             table=row.full_name,
         )
-    return locked if locked.now else replace(locked, now=work.now_ms())
+    return locked if locked.now else replace(locked, now=tx.now_ms())
 
 
 def _as_open(locked: LockedTable) -> LockedTable:

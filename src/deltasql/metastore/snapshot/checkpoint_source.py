@@ -50,12 +50,12 @@ class CheckpointSource:
         """Open a read of the files, for one thread, as one state of the database has them.
 
         Raises:
-            VersionNotFoundError: the book has forgotten the version by now.
+            VersionNotFoundError: the catalog has forgotten the version by now.
         """
         snapshot = self.snapshot
         place = {"table_id": snapshot.table.table_id, "version": snapshot.version}
         with snapshot.database.read_batches() as read:
-            found = read.rows("ended_since", **place)
+            found = read.fetch_all("ended_since", **place)
             if not found or found[0][0] > snapshot.version:
                 raise VersionNotFoundError(
                     f"Version {snapshot.version} of {snapshot.table.full_name} "

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from deltasql.database.port import Database, Work
+from deltasql.database.port import Database, DbTransaction
 from deltasql.errors import TableNotFoundError, VacuumedError, VersionNotFoundError
 from deltasql.metastore.commit.encode import read_payload
 from deltasql.metastore.table_row import TableRow, table_row
@@ -29,24 +29,26 @@ class CommitRef:
 
 @dataclass(frozen=True, slots=True)
 class CommitFeed:
-    """One read of the book: where the table is, in which epoch, and its commits."""
+    """One read of the catalog: where the table is, in which epoch, and its commits."""
 
-    work: Work
+    tx: DbTransaction
     row: TableRow
     epoch: int
 
     def commit_id(self, version: int) -> str | None:
-        """Return the token of a version's commit, or None where the book does not have it."""
-        rows = self.work.rows("commit_ids", table_id=self.row.table_id, first=version, last=version)
+        """Return the token of a version's commit, or None where the catalog does not have it."""
+        rows = self.tx.fetch_all(
+            "commit_ids", table_id=self.row.table_id, first=version, last=version
+        )
         return str(rows[0][2]) if rows else None
 
     def commits(self, first: int, last: int) -> Iterator[CommitRef]:
         """Yield the commits of versions in order.
 
         Raises:
-            VersionNotFoundError: the book does not have one of them.
+            VersionNotFoundError: the catalog does not have one of them.
         """
-        known = self.work.rows("commit_ids", table_id=self.row.table_id, first=first, last=last)
+        known = self.tx.fetch_all("commit_ids", table_id=self.row.table_id, first=first, last=last)
         refs = [CommitRef(version, at, str(commit_id)) for version, at, commit_id in known]
         for version, ref in zip_longest(range(first, last + 1), refs):
             if ref is None or ref.version != version:
@@ -62,7 +64,7 @@ class CommitFeed:
             VacuumedError: vacuum has deleted one of them.
         """
         place = {"table_id": self.row.table_id, "first": first, "last": last}
-        gone = dict(self.work.rows("vacuumed_between", **place))
+        gone = dict(self.tx.fetch_all("vacuumed_between", **place))
         found = next((path for path in paths if path in gone), None) if gone else None
         if found is not None:
             raise VacuumedError(
@@ -78,30 +80,30 @@ class CommitFeed:
         Raises:
             CatalogCorruptError: the stored bytes do not have their digest.
         """
-        payload = read_payload(self.work, self.row.table_id, ref.version)
+        payload = read_payload(self.tx, self.row.table_id, ref.version)
         actions = iter_commit(payload, version=ref.version, lenient=True)
         return followed(ref.version, ref.timestamp, ref.commit_id, actions)
 
 
 def read_head(database: Database, table_id: str) -> tuple[object, ...] | None:
     """Return by one query what changes with every commit: for those who ask again and again."""
-    rows = database.rows("table_head", table_id=table_id)
+    rows = database.fetch_all("table_head", table_id=table_id)
     return tuple(rows[0]) if rows else None
 
 
 @contextmanager
 def open_feed(database: Database, table_id: str) -> Iterator[CommitFeed]:
-    """Open a read of one state of the book.
+    """Open a read of one state of the catalog.
 
     Raises:
         TableNotFoundError: there is no such table.
     """
-    with database.read() as work:
-        rows = work.rows("table_by_id", table_id=table_id)
+    with database.read() as tx:
+        rows = tx.fetch_all("table_by_id", table_id=table_id)
         if not rows:
             raise TableNotFoundError(f"There is no table with the id {table_id}.")
-        epoch = int(work.rows("catalog_row")[0][1])
-        yield CommitFeed(work, table_row(rows[0]), epoch)
+        epoch = int(tx.fetch_all("catalog_row")[0][1])
+        yield CommitFeed(tx, table_row(rows[0]), epoch)
 
 
 @dataclass(frozen=True, slots=True)

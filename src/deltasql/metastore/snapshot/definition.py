@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from deltasql.database.port import BulkWork, Work
+from deltasql.database.port import BulkTransaction, DbTransaction
 from deltasql.errors import CatalogCorruptError
 from deltasql.forks import start_afresh_after_fork
 from deltasql.metastore.stats_index import (
@@ -55,11 +55,11 @@ class DefinitionCache:
         """Take a lock that no thread of the parent holds."""
         self._lock = threading.Lock()
 
-    def load(self, work: Work, row: TableRow) -> TableDefinition:
+    def load(self, tx: DbTransaction, row: TableRow) -> TableDefinition:
         """Return the definition of a table at its current version."""
         found = self.find(row)
         if found is None:
-            found = load_definition(work, row.table_id, row.current_version)
+            found = load_definition(tx, row.table_id, row.current_version)
             with self._lock:
                 if len(self._found) >= _MOST:
                     self._found.clear()
@@ -98,15 +98,15 @@ def _key(row: TableRow) -> tuple[str, int, int]:
     return row.table_id, row.metadata_version, row.protocol_version
 
 
-def load_definition(work: Work, table_id: str, version: int) -> TableDefinition:
+def load_definition(tx: DbTransaction, table_id: str, version: int) -> TableDefinition:
     """Return what a table was at a version.
 
     Raises:
-        CatalogCorruptError: the book has no protocol or metadata for it.
+        CatalogCorruptError: the catalog has no protocol or metadata for it.
     """
     place = {"table_id": table_id, "version": version}
-    asked = [work.ask(name, **place) for name in ("protocol_at", "metadata_at")]
-    stats = work.ask("stats_columns", table_id=table_id)
+    asked = [tx.fetch_later(name, **place) for name in ("protocol_at", "metadata_at")]
+    stats = tx.fetch_later("stats_columns", table_id=table_id)
     protocol, metadata = (_action(rows()) for rows in asked)
     if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
         raise CatalogCorruptError(f"Table {table_id} has no protocol or metadata at {version}.")
@@ -128,35 +128,35 @@ def pair_leaves(
 
 
 def change_indexed_columns(
-    work: Work | BulkWork,
+    tx: DbTransaction | BulkTransaction,
     table_id: str,
     version: int,
     metadata: Metadata,
     wanted: Sequence[Leaf],
 ) -> tuple[tuple[StatsColumn, Leaf], ...]:
     """Open and close indexed columns as new metadata demands, inside its commit."""
-    existing = load_columns(work, table_id)
+    existing = load_columns(tx, table_id)
     close, open_ = plan_columns(existing, wanted)
     for column in close:
-        work.run("close_stats_column", stats_key=column.stats_key, version=version)
-    opened = open_columns(work, table_id, version, open_)
+        tx.execute("close_stats_column", stats_key=column.stats_key, version=version)
+    opened = open_columns(tx, table_id, version, open_)
     kept = [c for c in existing if c.until_version is None and c not in close]
     return pair_leaves([*kept, *opened], metadata)
 
 
 def open_columns(
-    work: Work | BulkWork, table_id: str, version: int, columns: Sequence[Leaf]
+    tx: DbTransaction | BulkTransaction, table_id: str, version: int, columns: Sequence[Leaf]
 ) -> list[StatsColumn]:
     """Index columns from a version on."""
     if not columns:
         return []
-    end = work.rows("take_ids", name="stats_key", amount=len(columns))[0][0]
+    end = tx.fetch_all("take_ids", name="stats_key", amount=len(columns))[0][0]
     opened = []
     for key, leaf in zip(range(end - len(columns), end), columns, strict=True):
         kind = index_kind(leaf)
         assert kind is not None  # noqa: S101 (only indexable columns are wanted)
         column = StatsColumn(key, leaf.physical[0], leaf.type.name, kind, version, None)
-        work.run(
+        tx.execute(
             "open_stats_column",
             stats_key=key,
             table_id=table_id,

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from deltasql.database.port import Database, PartedQuery, Work
+from deltasql.database.port import Database, DbTransaction, SplitQuery
 from deltasql.errors import BadArgumentError
 from deltasql.metastore.stats_index import (
     MAX_REACHES,
@@ -171,25 +171,25 @@ def list_files(database: Database, query: FileQuery) -> pa.Table:
 def _fetch(database: Database, query: FileQuery) -> pa.Table:
     columns = _stored(query)
     if query.predicate is None:
-        return database.arrow_parted(_parted(database, query, columns), _schema(columns))
-    with database.read() as work:
-        pruning = _plan(work, query, query.predicate)
+        return database.fetch_arrow_parallel(_parted(database, query, columns), _schema(columns))
+    with database.read() as tx:
+        pruning = _plan(tx, query, query.predicate)
     if pruning.is_empty:
         return _schema(columns).empty_table()
     more = () if pruning.is_exact else ("partition_values", "stats")
     wide = tuple(dict.fromkeys((*columns, *more)))
     text, params = _statement(database, query, pruning, wide)
-    fetch = database.arrow_few if pruning.is_narrow else database.arrow
+    fetch = database.fetch_arrow_small if pruning.is_narrow else database.arrow
     found = fetch(text, params, _schema(wide))
     if not pruning.is_exact:
         found = _prune(found, query.predicate)
     return found.select(list(columns))
 
 
-def _parted(database: Database, query: FileQuery, columns: Sequence[str]) -> PartedQuery:
+def _parted(database: Database, query: FileQuery, columns: Sequence[str]) -> SplitQuery:
     whole, params = _statement(database, query, _Pruning(), columns)
     part, _ = _statement(database, query, _Pruning(), columns, within="file_id_part")
-    return PartedQuery(whole, part, "files_state", params)
+    return SplitQuery(whole, part, "files_state", params)
 
 
 def _stored(query: FileQuery) -> tuple[str, ...]:
@@ -234,7 +234,7 @@ def _named_files(database: Database, query: FileQuery, keys: Sequence[str]) -> p
     )
     hashes = [hash_key(key, "").hex() for key in keys]
     params = {"table_id": query.table_id, "version": query.version, "keys": hashes}
-    return database.arrow_few(text, params, _schema(query.columns))
+    return database.fetch_arrow_small(text, params, _schema(query.columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,11 +265,11 @@ class _Pruning:
         return few or any(None not in (one.range.low, one.range.high) for one in self.ranges)
 
 
-def _plan(work: Work, query: FileQuery, predicate: Predicate) -> _Pruning:
+def _plan(tx: DbTransaction, query: FileQuery, predicate: Predicate) -> _Pruning:
     ranges = {found.column: found for found in index_ranges(predicate)}
     usable = tuple(
-        _IndexedRange(column, ranges[column.name], _reaches(work, column))
-        for column in (load_columns(work, query.table_id) if ranges else ())
+        _IndexedRange(column, ranges[column.name], _reaches(tx, column))
+        for column in (load_columns(tx, query.table_id) if ranges else ())
         if column.name in ranges
         and column.covers(query.version)
         and column.kind == ranges[column.name].kind
@@ -279,7 +279,7 @@ def _plan(work: Work, query: FileQuery, predicate: Predicate) -> _Pruning:
         return _Pruning(None, usable, is_exact=not rest)
     is_exact = all(_named(part) <= query.partition_columns for part in rest)
     place = {"table_id": query.table_id, "version": query.version}
-    texts = [text for (text,) in work.rows("partitions", **place)]
+    texts = [text for (text,) in tx.fetch_all("partitions", **place)]
     kept = [text for text in texts if may_match(predicate, None, msgspec.json.decode(text))]
     if len(kept) == len(texts):
         return _Pruning(None if kept else (), usable, is_exact)
@@ -300,10 +300,10 @@ def _decided_columns(query: FileQuery, usable: Sequence[_IndexedRange]) -> set[s
     }
 
 
-def _reaches(work: Work, column: StatsColumn) -> tuple[int, ...]:
+def _reaches(tx: DbTransaction, column: StatsColumn) -> tuple[int, ...]:
     if column.kind != "num":
         return ()
-    rows = work.rows("stats_reaches", stats_key=column.stats_key)
+    rows = tx.fetch_all("stats_reaches", stats_key=column.stats_key)
     return tuple(int(reach) for (reach,) in rows)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
-from deltasql.database.port import Database, Work
+from deltasql.database.port import Database, DbTransaction
 from deltasql.errors import (
     BadArgumentError,
     TableNotFoundError,
@@ -104,8 +104,8 @@ class Snapshot:
         Raises:
             VacuumedError: it has.
         """
-        with self.database.read() as work:
-            refuse_vacuumed(work, self.table, self.version)
+        with self.database.read() as tx:
+            refuse_vacuumed(tx, self.table, self.version)
 
     def stream_files(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield all files in batches, in bounded memory."""
@@ -124,22 +124,22 @@ class Snapshot:
 
     def summary(self) -> FilesSummary:
         """Return how many files, bytes and rows the snapshot has."""
-        with self.database.read() as work:
-            rows = work.rows("files_summary", table_id=self.table.table_id, version=self.version)
+        with self.database.read() as tx:
+            rows = tx.fetch_all("files_summary", table_id=self.table.table_id, version=self.version)
         self._require_kept()
         files, size, records, counted = rows[0]
         return FilesSummary(files, int(size), int(records or 0) if counted == files else None)
 
     def txns(self) -> list[Txn]:
         """Return how far each application has written."""
-        with self.database.read() as work:
-            rows = work.rows("txns_at", table_id=self.table.table_id, version=self.version)
+        with self.database.read() as tx:
+            rows = tx.fetch_all("txns_at", table_id=self.table.table_id, version=self.version)
         return [Txn(app_id=app, version=v, last_updated=at) for app, v, at in rows]
 
     def domains(self) -> list[DomainMetadata]:
         """Return the metadata domains that are set."""
-        with self.database.read() as work:
-            rows = work.rows("domains_at", table_id=self.table.table_id, version=self.version)
+        with self.database.read() as tx:
+            rows = tx.fetch_all("domains_at", table_id=self.table.table_id, version=self.version)
         return [
             DomainMetadata(domain=domain, configuration=text, removed=False)
             for domain, text, removed in rows
@@ -151,8 +151,8 @@ class Snapshot:
 
         Whoever forgets raises the floor first: a list that was whole is told by the floor after it.
         """
-        with self.database.read() as work:
-            rows = work.rows("table_by_id", table_id=self.table.table_id)
+        with self.database.read() as tx:
+            rows = tx.fetch_all("table_by_id", table_id=self.table.table_id)
         if not rows:
             raise gone_error(self.table)
         row = table_row(rows[0])
@@ -209,7 +209,7 @@ def gone_error(row: TableRow) -> TableNotFoundError:
 
 def open_snapshot(
     database: Database,
-    work: Work,
+    tx: DbTransaction,
     row: TableRow,
     *,
     version: int | None = None,
@@ -225,7 +225,7 @@ def open_snapshot(
     if version is not None and timestamp is not None:
         raise BadArgumentError("A snapshot is of a version or of a time, not of both.")
     if timestamp is not None:
-        version = version_at(work, row, timestamp)
+        version = version_at(tx, row, timestamp)
     if version is None:
         version = row.current_version
     if not row.oldest_version <= version <= row.current_version:
@@ -235,18 +235,18 @@ def open_snapshot(
             table=row.full_name,
             version=version,
         )
-    times = work.rows("version_time", table_id=row.table_id, version=version)
-    definition = load_definition(work, row.table_id, version)
+    times = tx.fetch_all("version_time", table_id=row.table_id, version=version)
+    definition = load_definition(tx, row.table_id, version)
     return Snapshot(database, row, version, times[0][0], definition, where)
 
 
-def version_at(work: Work, row: TableRow, timestamp: int) -> int:
+def version_at(tx: DbTransaction, row: TableRow, timestamp: int) -> int:
     """Return the newest version committed at or before a time, in milliseconds.
 
     Raises:
         VersionNotFoundError: the table is younger than that.
     """
-    rows = work.rows(
+    rows = tx.fetch_all(
         "version_at",
         table_id=row.table_id,
         first=row.oldest_version,

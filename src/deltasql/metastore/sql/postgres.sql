@@ -316,7 +316,7 @@ where table_key = {table_key}
 select 1 from dl_tables where table_id = :table_id::uuid for share
 
 -- The server's lock for notifying is not held while a disk is waited for.
--- name: tell_commits
+-- name: notify_commits
 select
     pg_catalog.set_config('synchronous_commit', 'off', true), pg_catalog.pg_notify(:channel, u)
 from unnest(:table_ids::text[]) u

@@ -17,7 +17,7 @@ from deltasql.forks import start_afresh_after_fork
 from deltasql.metastore.table_row import TableRow
 from deltasql.mirror.checkpoints.write import Checkpointer
 from deltasql.mirror.engine import Backoff
-from deltasql.mirror.worker.limits import Rate
+from deltasql.mirror.worker.limits import RateLimiter
 from deltasql.protocol.log_names import checkpoint_path
 
 _REST = 10.0
@@ -44,10 +44,10 @@ class BackgroundCheckpoints:
     backoff: Backoff = field(default_factory=Backoff)
     monotonic: Callable[[], float] = time.monotonic
     # a worker's limit; the checkpoints of a writer have none
-    rate: Rate = field(default_factory=Rate)
+    rate: RateLimiter = field(default_factory=RateLimiter)
     _waiting: dict[str, _Waiting] = field(default_factory=dict)
     _hinted: set[str] = field(default_factory=set)
-    _rests: dict[str, float] = field(default_factory=dict)
+    _cooldown_until: dict[str, float] = field(default_factory=dict)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _thread: threading.Thread | None = None
     _closing: bool = False
@@ -75,7 +75,7 @@ class BackgroundCheckpoints:
             if self._closing:
                 return
             if table_id not in self._waiting:
-                self._waiting[table_id] = _Waiting(self._rests.get(table_id, 0.0))
+                self._waiting[table_id] = _Waiting(self._cooldown_until.get(table_id, 0.0))
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="deltasql-checkpoints", daemon=True
@@ -110,7 +110,7 @@ class BackgroundCheckpoints:
             ended = self.monotonic()
             with self._changed:
                 self._is_working = False
-                self._rests[table_id] = ended + _REST * (ended - started)
+                self._cooldown_until[table_id] = ended + _REST * (ended - started)
                 if failed and not self._closing:
                     pause = self.backoff.pause(waiting.failures)
                     again = self._waiting if self._hurried is None else self._hurried

@@ -184,10 +184,10 @@ class Checkpointer:
 
     def _record(self, lease: Lease, done: RecordedFile) -> None:
         now = self.connection.now_ms()
-        with self.connection.metastore.database.write() as work:
-            self.connection.leases.require(work, lease)
-            self.connection.log_files.record(work, lease.table_id, done)
-            work.run("mark_checkpoint", table_id=lease.table_id, version=done.version, now=now)
+        with self.connection.metastore.database.write() as tx:
+            self.connection.leases.require(tx, lease)
+            self.connection.log_files.record(tx, lease.table_id, done)
+            tx.execute("mark_checkpoint", table_id=lease.table_id, version=done.version, now=now)
             crash_point("before-checkpoint-record")
         crash_point("after-checkpoint-record")
 
@@ -204,7 +204,7 @@ class Checkpointer:
 
 
 def recorded(file: CheckpointFile) -> RecordedFile:
-    """Return what the book keeps of a checkpoint."""
+    """Return what the catalog keeps of a checkpoint."""
     return RecordedFile(
         file.key, file.version, "checkpoint", file.size, file.digest, file.rows, file.adds
     )

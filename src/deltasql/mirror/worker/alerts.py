@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from deltasql.errors import DeltaSqlError
-from deltasql.events import Alert, Event, LagMeasured, ReconcilerSwept, Severity, Sink
+from deltasql.events import Alert, Event, LagMeasured, ReconcilePassFinished, Severity, Sink
 from deltasql.metastore.table_row import TableRow, TableState
 from deltasql.mirror.compare import Difference, Finding
-from deltasql.mirror.queue import Behind
+from deltasql.mirror.queue import LaggingTable
 
 _logger = logging.getLogger("deltasql.alerts")
 _TIMEOUT_S = 10.0
@@ -37,9 +37,9 @@ FAILURE, DATABASE, STORE = "mirror_failure", "database_unavailable", "store_unav
 # A reader of the log sees other rows than SQL has; the rest only makes it slower, or may.
 _GRAVE = {
     Difference.MISSING_COMMIT,
-    Difference.CHANGED_COMMIT,
-    Difference.FOREIGN_COMMIT,
-    Difference.UNKNOWN_COMMIT,
+    Difference.COMMIT_BYTES_DIFFER,
+    Difference.COMMIT_CONFLICT,
+    Difference.COMMIT_NOT_IN_CATALOG,
 }
 _MOST_FACTS = 5
 
@@ -326,7 +326,7 @@ class Sweep:
     missing_rows: int
 
 
-def lag_of(behind: Behind, now: int) -> LagMeasured:
+def lag_of(behind: LaggingTable, now: int) -> LagMeasured:
     """Return how far a table's log is behind at a moment, in milliseconds."""
     return LagMeasured(
         table_id=behind.table_id,
@@ -347,9 +347,9 @@ def tell_caught_up(table_id: str, name: str, desk: AlertDesk, sink: Sink) -> Non
 
 def swept(
     found: Sweep, tables: Sequence[TableRow], *, queries: int, stores_down: int, latency_ms: float
-) -> ReconcilerSwept:
+) -> ReconcilePassFinished:
     """Return what a look over all tables has seen, as an event."""
-    return ReconcilerSwept(
+    return ReconcilePassFinished(
         table_id="",
         table="",
         version=0,

@@ -42,7 +42,7 @@ _PROBE_EVERY_S = 10.0
 
 
 @dataclass(slots=True)
-class Wakes:
+class WorkSignal:
     """Waits for the next reason to look for work; used by one thread."""
 
     open_watch: Callable[[], CommitWatch] | None = None
@@ -111,7 +111,7 @@ class _Taken:
 
 
 @dataclass(slots=True)
-class Slots:
+class InFlightTables:
     """The attempts under way of one reconciler; used by its own thread only."""
 
     most: int
@@ -145,7 +145,7 @@ class Slots:
 
 
 @dataclass(slots=True)
-class Rate:
+class RateLimiter:
     """At most `per_s` a second, and at most `burst` at once; 0 is no limit. Safe in many threads.
 
     Time and waiting come from outside.
@@ -162,12 +162,12 @@ class Rate:
         self._tokens = self.burst
 
     @classmethod
-    def per_second(cls, count: int) -> Rate:
+    def per_second(cls, count: int) -> RateLimiter:
         """Return a limit of so many a second."""
         return cls(float(count), max(float(count), 1.0))
 
     @classmethod
-    def per_minute(cls, count: int) -> Rate:
+    def per_minute(cls, count: int) -> RateLimiter:
         """Return a limit of so many a minute, none of them saved up."""
         return cls(count / 60)
 
@@ -217,7 +217,7 @@ class _Store:
 
 
 @dataclass(slots=True)
-class Breakers:
+class CircuitBreakers:
     """Which stores are worth an attempt now; safe to use from many threads."""
 
     probe_every_s: float = _PROBE_EVERY_S

@@ -14,19 +14,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from deltasql.database.port import Database, Work
+from deltasql.database.port import Database, DbTransaction
 from deltasql.errors import DeltaSqlError
 from deltasql.events import (
     FindingsCounted,
     LogDiffers,
     LogVerified,
-    ReconcilerTroubled,
+    ReconcilerFailed,
     Sink,
     discard,
 )
 from deltasql.metastore.leases import Lease, Leases
 from deltasql.metastore.table_row import TableRow, TableState
-from deltasql.mirror.compare import Effort, Finding
+from deltasql.mirror.compare import Finding, VerifyThrottle
 from deltasql.mirror.object_tags import ObjectTags, TagCheck
 from deltasql.mirror.worker.alerts import DIFFERS, AlertDesk, differs_alert
 
@@ -62,13 +62,13 @@ class Verifications:
 
     def all(self) -> tuple[int, dict[str, Verification]]:
         """Return the time and what is known of each table."""
-        with self._database.read() as work:
-            rows = work.rows("verifications")
-            return work.now_ms(), {row[0]: Verification(*row) for row in rows}
+        with self._database.read() as tx:
+            rows = tx.fetch_all("verifications")
+            return tx.now_ms(), {row[0]: Verification(*row) for row in rows}
 
     def find(self, table_id: str) -> Verification | None:
         """Return what is known of a table."""
-        rows = self._database.rows("verification", table_id=table_id)
+        rows = self._database.fetch_all("verification", table_id=table_id)
         return Verification(*rows[0]) if rows else None
 
     def begin(self, lease: Lease) -> None:
@@ -77,9 +77,9 @@ class Verifications:
         Raises:
             LeaseLostError: it is another worker's turn.
         """
-        with self._database.write() as work:
-            self._require(work, lease)
-            work.run("begin_verification", table_id=lease.table_id, now=work.now_ms())
+        with self._database.write() as tx:
+            self._require(tx, lease)
+            tx.execute("begin_verification", table_id=lease.table_id, now=tx.now_ms())
 
     def end(self, lease: Lease, version: int, findings: int) -> None:
         """Write down what a comparison has found in the log up to a version.
@@ -87,20 +87,20 @@ class Verifications:
         Raises:
             LeaseLostError: another worker has taken over.
         """
-        with self._database.write() as work:
-            self._require(work, lease)
-            work.run(
+        with self._database.write() as tx:
+            self._require(tx, lease)
+            tx.execute(
                 "end_verification",
                 table_id=lease.table_id,
                 version=version,
                 findings=findings,
-                now=work.now_ms(),
+                now=tx.now_ms(),
             )
 
-    def _require(self, work: Work, lease: Lease) -> None:
+    def _require(self, tx: DbTransaction, lease: Lease) -> None:
         """Lock the table's row, then the lease: a drop takes them in this order too."""
-        work.rows("lock_table", table_id=lease.table_id)
-        self._leases.require(work, lease)
+        tx.fetch_all("lock_table", table_id=lease.table_id)
+        self._leases.require(tx, lease)
 
 
 class _StoppedError(Exception):
@@ -113,8 +113,8 @@ class VerifySources:
 
     tables: Callable[[], list[TableRow]]
     find_table: Callable[[str], TableRow]
-    compare: Callable[[TableRow, Effort], list[Finding]]
-    book: Verifications
+    compare: Callable[[TableRow, VerifyThrottle], list[Finding]]
+    verifications: Verifications
     leases: Leases
     tags: ObjectTags
 
@@ -140,7 +140,7 @@ class PeriodicVerify:
             try:
                 pause = self.step(stop)
             except Exception as error:  # noqa: BLE001 (the next turn may be better)
-                self._say_trouble(error, None)
+                self._report_error(error, None)
             stop.wait(pause)
 
     @contextmanager
@@ -156,7 +156,7 @@ class PeriodicVerify:
 
     def step(self, stop: threading.Event) -> float:
         """Verify the table whose turn it is, if any, and return the seconds until the next look."""
-        now, known = self.sources.book.all()
+        now, known = self.sources.verifications.all()
         every = self.sources.tables()
         self.queries += 2
         self._count(every, known)
@@ -183,21 +183,21 @@ class PeriodicVerify:
 
     def _take(self, row: TableRow, last: Verification | None, stop: threading.Event) -> bool:
         """Verify a table under its lease; False where another worker has or had the turn."""
-        book, leases = self.sources.book, self.sources.leases
+        verifications, leases = self.sources.verifications, self.sources.leases
         lease = leases.acquire(row.table_id, PURPOSE)
         self.queries += 1
         if lease is None:
             return False
         try:
-            if book.find(row.table_id) != last:
+            if verifications.find(row.table_id) != last:
                 return False
-            book.begin(lease)
+            verifications.begin(lease)
             check = TagCheck(self.sources.tags, row.table_id, last.runs if last else 0)
             self._verify(check, lease, stop)
         except _StoppedError:
             pass
         except Exception as error:  # noqa: BLE001 (a store, a disk: the others go on)
-            self._say_trouble(error, row)
+            self._report_error(error, row)
         finally:
             leases.release(lease)
         return True
@@ -205,7 +205,7 @@ class PeriodicVerify:
     def _verify(self, check: TagCheck, lease: Lease, stop: threading.Event) -> None:
         started = self.monotonic()
         keeper = _Keeper(self.sources.leases, lease, stop, self.monotonic)
-        effort = Effort(_WORKERS, keeper.keep, check=check)
+        effort = VerifyThrottle(_WORKERS, keeper.keep, check=check)
         row = self.sources.find_table(check.table_id)
         found = self.sources.compare(row, effort)
         if found:
@@ -213,7 +213,7 @@ class PeriodicVerify:
             row = self.sources.find_table(row.table_id)
             again = {(one.difference, one.key) for one in self.sources.compare(row, effort)}
             found = [one for one in found if (one.difference, one.key) in again]
-        self.sources.book.end(lease, row.mirrored_through, len(found))
+        self.sources.verifications.end(lease, row.mirrored_through, len(found))
         self.sink(
             LogVerified(
                 table_id=row.table_id,
@@ -267,10 +267,10 @@ class PeriodicVerify:
                 )
         self._counted = {name: findings for name, (_, _, findings) in counts.items()}
 
-    def _say_trouble(self, error: Exception, row: TableRow | None) -> None:
+    def _report_error(self, error: Exception, row: TableRow | None) -> None:
         code = error.code if isinstance(error, DeltaSqlError) else type(error).__name__
         self.sink(
-            ReconcilerTroubled(
+            ReconcilerFailed(
                 table_id=row.table_id if row else "",
                 table=row.full_name if row else "",
                 version=row.mirrored_through if row else 0,

@@ -21,12 +21,12 @@ from datetime import timedelta
 import msgspec
 
 from deltasql.clock import now_ms
-from deltasql.errors import CatalogUnavailableError, ConfigError, DeltaSqlError, is_passing
-from deltasql.events import ReconcilerTroubled, Sink, discard
+from deltasql.errors import CatalogUnavailableError, ConfigError, DeltaSqlError, is_retryable_code
+from deltasql.events import ReconcilerFailed, Sink, discard
 from deltasql.metastore.table_row import TableRow, TableState
 from deltasql.mirror.checkpoints.background import BackgroundCheckpoints
 from deltasql.mirror.engine import BATCH_VERSIONS, Backoff, Mirrored, MirrorEngine, MirrorResult
-from deltasql.mirror.queue import Behind, MirrorStatusTracker
+from deltasql.mirror.queue import LaggingTable, MirrorStatusTracker
 from deltasql.mirror.worker.alerts import (
     DATABASE,
     FAILURE,
@@ -42,7 +42,14 @@ from deltasql.mirror.worker.alerts import (
     swept,
     tell_caught_up,
 )
-from deltasql.mirror.worker.limits import SPARE, Breakers, Rate, Slots, Wakes, store_of
+from deltasql.mirror.worker.limits import (
+    SPARE,
+    CircuitBreakers,
+    InFlightTables,
+    RateLimiter,
+    WorkSignal,
+    store_of,
+)
 from deltasql.mirror.worker.periodic_verify import PeriodicVerify
 from deltasql.mirror.worker.store_watch import StoreWatch
 from deltasql.protocol.log_names import commit_key
@@ -93,19 +100,19 @@ class MirrorReconciler:
     config: ReconciliationConfig = field(default_factory=ReconciliationConfig)
     settings: Settings = field(default_factory=Settings)
     desk: AlertDesk = field(default_factory=AlertDesk)
-    breakers: Breakers = field(default_factory=Breakers)
-    puts: Rate = field(default_factory=Rate)
-    wakes: Wakes = field(default_factory=Wakes)
+    breakers: CircuitBreakers = field(default_factory=CircuitBreakers)
+    puts: RateLimiter = field(default_factory=RateLimiter)
+    wakes: WorkSignal = field(default_factory=WorkSignal)
     verify: PeriodicVerify | None = None
     sink: Sink = discard
     clock: Callable[[], int] = now_ms
     monotonic: Callable[[], float] = time.monotonic
-    _slots: Slots = field(init=False)
-    _at_once: set[str] = field(default_factory=set)
+    _slots: InFlightTables = field(init=False)
+    _retry_now: set[str] = field(default_factory=set)
     _seen: set[str] = field(default_factory=set)
     _lagging: set[tuple[str, str]] = field(default_factory=set)
-    _passed_over: bool = False
-    _hot_until: float = float("-inf")
+    _skipped: bool = False
+    _fast_poll_until: float = float("-inf")
     _queries: int = 0
     _database_error: str | None = None
     _reported: dict[str, str] = field(default_factory=dict)
@@ -114,7 +121,7 @@ class MirrorReconciler:
     last_poll_at: float | None = None
 
     def __post_init__(self) -> None:
-        self._slots = Slots(self.config.max_concurrency, self.monotonic)
+        self._slots = InFlightTables(self.config.max_concurrency, self.monotonic)
         self.stores = StoreWatch(
             self.engine.connection.store_of,
             self.breakers,
@@ -138,7 +145,7 @@ class MirrorReconciler:
         """Tell whether a lag is long enough to say so."""
         return lag > self.config.lag_warn_threshold
 
-    def emit_lag_metrics(self, behind: Behind) -> float:
+    def emit_lag_metrics(self, behind: LaggingTable) -> float:
         """Measure one table's lag, tell it, alert where it is long, and return the seconds."""
         measured = lag_of(behind, self.clock())
         lag_s = measured.lag_seconds
@@ -176,7 +183,7 @@ class MirrorReconciler:
                     self._start_due(pool, stop)
                     took = self.monotonic() - started
                     if self.monotonic() >= next_sweep:
-                        self._look_over()
+                        self._full_pass()
                         next_sweep = self.monotonic() + self.config.interval.total_seconds()
                     self._database_answered()
                 except DeltaSqlError as error:
@@ -189,7 +196,7 @@ class MirrorReconciler:
     def _poll_s(self) -> float:
         """Where there was work there is more soon: look again, without a sign."""
         poll = self.config.poll.total_seconds()
-        return min(poll, _HOT_POLL_S) if self.monotonic() < self._hot_until else poll
+        return min(poll, _HOT_POLL_S) if self.monotonic() < self._fast_poll_until else poll
 
     def run_once(self) -> Sweep:
         """Try every table that is behind, whenever its next attempt would be, until all is done."""
@@ -205,7 +212,7 @@ class MirrorReconciler:
                 if result is not None:
                     mirrored += result.count
                     failed += result.error is not None
-        self.stores.wait(self._look_over())
+        self.stores.wait(self._full_pass())
         self.desk.flush()
         return Sweep(len(behind), mirrored, failed, missing)
 
@@ -213,7 +220,7 @@ class MirrorReconciler:
         now = self.clock()
         found = self._find()
         self.last_poll_at = self.monotonic()
-        self._passed_over = False
+        self._skipped = False
         self.wakes.freed.clear()
         self._slots.sweep()
         self._tell_conflicts(found)
@@ -224,17 +231,17 @@ class MirrorReconciler:
                 continue
             store = store_of(behind.location)
             if self._slots.has(behind.table_id) or not self._slots.allows(store):
-                self._passed_over = True
+                self._skipped = True
                 continue
             if self._may_try(behind, now) and self.breakers.allows(store):
                 self._seen.add(behind.table_id)
-                self._at_once.discard(behind.table_id)
+                self._retry_now.discard(behind.table_id)
                 seconds = self.config.slice.total_seconds()
                 work = pool.submit(self._drain, behind, stop, seconds)
                 self._slots.take(behind.table_id, store, work)
                 work.add_done_callback(self._free)
-                self._hot_until = self.monotonic() + _HOT_S
-        if self._passed_over and self._slots.has_ended:
+                self._fast_poll_until = self.monotonic() + _HOT_S
+        if self._skipped and self._slots.has_ended:
             self.wakes.freed.set()  # it ended before anybody waited for it
 
     def _free(self, work: Future[MirrorResult | None]) -> None:
@@ -243,40 +250,42 @@ class MirrorReconciler:
         So too a table that got a new version after its worker had looked for the last time.
         """
         is_unfinished = work.exception() is None and work.result() is None
-        if self._passed_over or is_unfinished:
+        if self._skipped or is_unfinished:
             self.wakes.freed.set()
 
-    def _may_try(self, behind: Behind, now: int) -> bool:
+    def _may_try(self, behind: LaggingTable, now: int) -> bool:
         """A table is due by its row; when its store has just come back; or when we are new.
 
         Or as a probe: writers and other workers put off what they could not mirror by so much
         that a store may have come back long before.
         """
         is_new = behind.table_id not in self._seen
-        if is_new or behind.table_id in self._at_once or behind.is_due(now):
+        if is_new or behind.table_id in self._retry_now or behind.is_due(now):
             return True
         since_ms = now - (behind.last_attempt_at or 0)
-        if since_ms < self.breakers.probe_every_s * 1000 or not is_passing(behind.error_message):
+        if since_ms < self.breakers.probe_every_s * 1000 or not is_retryable_code(
+            behind.error_message
+        ):
             return False
         self.breakers.suspect(store_of(behind.location))
         return True
 
-    def _tell_conflicts(self, found: list[Behind]) -> None:
+    def _tell_conflicts(self, found: list[LaggingTable]) -> None:
         """Whoever met a conflict, a writer or another worker: this worker says so."""
         for behind in found:
             if behind.state == TableState.CONFLICT:
                 self._tell_conflict(behind, behind.mirrored_through + 1, behind.error_message)
 
-    def _tell_conflict(self, behind: Behind, version: int, error: str | None) -> None:
+    def _tell_conflict(self, behind: LaggingTable, version: int, error: str | None) -> None:
         alert = conflict_alert(behind.name, version, commit_key(version), error or "unknown")
         self.desk.tell(alert, self.monotonic())
 
-    def _find(self) -> list[Behind]:
+    def _find(self) -> list[LaggingTable]:
         """Return the tables whose log lacks versions, those in conflict too."""
         self._queries += 1
         return [one for one in self.tracker.find_behind() if not self._is_off(one)]
 
-    def _is_off(self, behind: Behind) -> bool:
+    def _is_off(self, behind: LaggingTable) -> bool:
         if behind.mirror_paused:
             return True
         properties = msgspec.json.decode(behind.properties)
@@ -288,14 +297,14 @@ class MirrorReconciler:
             return self.settings.mirror.mode == "off"
 
     def _drain(
-        self, behind: Behind, stop: threading.Event, seconds: float | None
+        self, behind: LaggingTable, stop: threading.Event, seconds: float | None
     ) -> MirrorResult | None:
         """Mirror a table's backlog batch by batch; give others their turn after a while."""
         with span("mirror", table=behind.name):
             return self._drain_slice(behind, stop, seconds)
 
     def _drain_slice(
-        self, behind: Behind, stop: threading.Event, seconds: float | None
+        self, behind: LaggingTable, stop: threading.Event, seconds: float | None
     ) -> MirrorResult | None:
         deadline = None if seconds is None else self.monotonic() + seconds
         count = 0
@@ -319,7 +328,7 @@ class MirrorReconciler:
             return self._unexpected(behind, error, count)
         return None
 
-    def _unexpected(self, behind: Behind, error: Exception, count: int) -> MirrorResult:
+    def _unexpected(self, behind: LaggingTable, error: Exception, count: int) -> MirrorResult:
         """Log, record and alert what no attempt should raise; the table waits as after a failure.
 
         The text of a foreign error may hold anything: only the log has it, with the traceback.
@@ -352,7 +361,7 @@ class MirrorReconciler:
         self.puts.give_back(granted - result.count - (result.error is not None))
         return result
 
-    def _note(self, behind: Behind, result: MirrorResult) -> None:
+    def _note(self, behind: LaggingTable, result: MirrorResult) -> None:
         store = store_of(behind.location)
         error = result.error
         if error is None or not error.retryable:
@@ -370,7 +379,7 @@ class MirrorReconciler:
             message = f"{error.code}: {error.message}" if error is not None else "unknown"
             self.alert_on_stuck_mirror(behind.name, result.version, result.attempts, message)
 
-    def _notice_others(self, found: list[Behind]) -> None:
+    def _notice_others(self, found: list[LaggingTable]) -> None:
         """A log that moved while its store was thought to be down: the store answers somebody."""
         down = set(self.breakers.down())
         before, self._progress = self._progress, {}
@@ -395,9 +404,9 @@ class MirrorReconciler:
         """The store is back: everything in it is worth an attempt now."""
         for behind in self._find():
             if store_of(behind.location) == store:
-                self._at_once.add(behind.table_id)
+                self._retry_now.add(behind.table_id)
 
-    def _look_over(self) -> list[threading.Thread]:
+    def _full_pass(self) -> list[threading.Thread]:
         """Look at all tables; return the threads that ask their stores."""
         started = self.monotonic()
         missing = self.tracker.make_missing(now=self.clock())
@@ -445,16 +454,16 @@ class MirrorReconciler:
             self.desk.clear(DATABASE, "")
         self._database_error = None
 
-    def _report_once(self, error: DeltaSqlError, behind: Behind) -> None:
+    def _report_once(self, error: DeltaSqlError, behind: LaggingTable) -> None:
         """Report what is wrong with a table when it begins or changes, not at every poll."""
         if self._reported.get(behind.table_id) != error.code:
             self._report_error(error, behind)
         self._reported[behind.table_id] = error.code
 
-    def _report_error(self, error: DeltaSqlError, behind: Behind | None = None) -> None:
+    def _report_error(self, error: DeltaSqlError, behind: LaggingTable | None = None) -> None:
         """SQL itself does not answer, or a table makes no sense: tell it and go on."""
         self.sink(
-            ReconcilerTroubled(
+            ReconcilerFailed(
                 table_id=behind.table_id if behind else "",
                 table=behind.name if behind else "",
                 version=behind.mirrored_through + 1 if behind else 0,
@@ -464,7 +473,7 @@ class MirrorReconciler:
         )
 
 
-def _unexpected_error(behind: Behind, error: Exception) -> DeltaSqlError:
+def _unexpected_error(behind: LaggingTable, error: Exception) -> DeltaSqlError:
     name = type(error).__name__
     return DeltaSqlError(
         f"The mirror of {behind.name} met an unexpected {name}.", table=behind.name

@@ -27,7 +27,7 @@ from deltasql.events import Sink, StoreProbed, StoreUnavailable
 from deltasql.log.owner_marker import OWNER_KEY
 from deltasql.metastore.table_row import TableRow
 from deltasql.mirror.worker.alerts import STORE, AlertDesk, store_alert
-from deltasql.mirror.worker.limits import Breakers, store_of
+from deltasql.mirror.worker.limits import CircuitBreakers, store_of
 from deltasql.storage.port import ObjectStore
 
 _AT_ONCE = 4
@@ -111,7 +111,7 @@ class StoreWatch:
     """
 
     open_store: Callable[[TableRow], ObjectStore]
-    breakers: Breakers
+    breakers: CircuitBreakers
     desk: Callable[[], AlertDesk]
     sink: Callable[[], Sink]
     on_back: Callable[[str], None]

@@ -46,8 +46,8 @@ from deltasql.spark.read.read_marks import (
 from deltasql.spark.read.read_plan import (
     ReadPlan,
     plan_read,
+    pushable_part,
     require_values,
-    sound_part,
     understood,
 )
 from deltasql.spark.session.address import open_catalog, open_table
@@ -201,7 +201,7 @@ def _plan(
     snapshot = table.snapshot(options.version, moment)
     wanted = understood(snapshot, options.where, zone)
     partitions = snapshot.metadata.partition_columns
-    sound = sound_part(wanted.predicate, snapshot.schema, partitions)
+    sound = pushable_part(wanted.predicate, snapshot.schema, partitions)
     plan = plan_read(snapshot, table.store, sound)
     plan = replace(plan, rows=_rows(snapshot, plan, wanted))
     is_ours = plan.way == "python" and isinstance(table.store, LocalStore)

@@ -106,14 +106,14 @@ def understood(snapshot: Snapshot, where: str | None, zone: tzinfo) -> Understoo
     return parse_understood(where, snapshot.schema, mode, zone)
 
 
-def sound_part(
+def pushable_part(
     predicate: Predicate | None, schema: StructType, partitions: Sequence[str]
 ) -> Predicate | None:
     """Return the part of a filter of Spark's by which SQL may skip files."""
     if predicate is None or is_sound(predicate, schema, partitions):
         return predicate
     parts = predicate.parts if isinstance(predicate, And) else ()
-    found = [sound_part(part, schema, partitions) for part in parts]
+    found = [pushable_part(part, schema, partitions) for part in parts]
     kept = tuple(part for part in found if part is not None)
     return And(kept) if kept else None
 

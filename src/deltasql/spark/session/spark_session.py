@@ -24,7 +24,7 @@ _DEFAULT_MASTER = "local[*]"
 
 
 @contextmanager
-def told_by_spark() -> Iterator[None]:
+def translate_spark_errors() -> Iterator[None]:
     """Raise what Spark refuses inside the block as an error of ours.
 
     Raises:

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from deltasql.errors import BadPredicateError
 from deltasql.protocol.predicate import And
-from deltasql.spark.read.read_plan import has_odd_texts, plan_read, sound_part, understood
+from deltasql.spark.read.read_plan import has_odd_texts, plan_read, pushable_part, understood
 from deltasql.spark.session.spark_session import told_with_code
 from deltasql.spark.session.spark_types import arrow_schema, spark_schema
 from deltasql.spark.source.scan_tasks import RowsToRead, ScanTask, scan_tasks, task_spec
@@ -35,7 +35,7 @@ class TableReader(DataSourceReader):
         with told_with_code(), open_source(self.chosen) as (_, table):
             snapshot = table.snapshot(self.chosen.version)
             wanted = understood(snapshot, self.chosen.skip, self.chosen.zone).predicate
-            skip = sound_part(wanted, snapshot.schema, snapshot.metadata.partition_columns)
+            skip = pushable_part(wanted, snapshot.schema, snapshot.metadata.partition_columns)
             conditions = tuple(part for part in (self.rows.where, skip) if part is not None)
             plan = plan_read(snapshot, table.store, And(conditions) if conditions else None)
             return scan_tasks(self.rows, plan.files)

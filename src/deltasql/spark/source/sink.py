@@ -32,7 +32,7 @@ from pyspark.sql.datasource import (
 
 from deltasql.api.write.in_flight import require_sizes
 from deltasql.api.write.operations import Planned
-from deltasql.api.write.staged_table import CommitOptions, StagedTable
+from deltasql.api.write.table_write import CommitOptions, TableWrite
 from deltasql.api.write.two_step import WriteTarget
 from deltasql.clock import now_ms
 from deltasql.crash import crash_point
@@ -194,7 +194,7 @@ def commit_sink(
         CommitConflictError: another commit since the plan contradicts this one.
     """
 
-    def stage(staged: StagedTable) -> None:
+    def stage(staged: TableWrite) -> None:
         fitted = fit(staged, given, options.write)
         _require_reach(target, adds, staged)
         staged.stage(noted(plan_write(staged.snapshot, adds, options.write)), fitted)
@@ -221,7 +221,7 @@ def _refuse_memory(target: WriteTarget) -> None:
         )
 
 
-def _require_reach(target: WriteTarget, adds: list[Add], staged: StagedTable) -> None:
+def _require_reach(target: WriteTarget, adds: list[Add], staged: TableWrite) -> None:
     """Make sure that tasks wrote to the disk that the table is on, not to one of the same name."""
     if parse_location(target.row.location).scheme == "file":
         require_sizes(adds, staged.store)

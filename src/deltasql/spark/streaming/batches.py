@@ -1,6 +1,6 @@
 """The plan of a stream: where it begins, how far a batch goes, and which files are in it.
 
-Everything is read from SQL, the commits of one call in one state of the book. What a range of
+Everything is read from SQL, the commits of one call in one state of the catalog. What a range of
 offsets means never changes: a version's files keep their order, and those of the first snapshot
 are in the order of their times and paths, as with Delta.
 """
@@ -20,7 +20,7 @@ from deltasql.errors import StreamError, TableNotFoundError, VersionNotFoundErro
 from deltasql.metastore.snapshot.commit_feed import CommitFeed, CommitRef, open_feed, read_head
 from deltasql.metastore.table_row import TableRow, TableState
 from deltasql.spark.source.scan_tasks import CHANGED_FILES, changed_files
-from deltasql.spark.streaming.commit_rules import Follower, starting_version
+from deltasql.spark.streaming.commit_rules import CommitFilter, starting_version
 from deltasql.spark.streaming.stream_options import FollowOptions
 
 _FORM = 1
@@ -40,7 +40,7 @@ _WITH = {True: "with", False: "without"}
 
 
 @dataclass(slots=True)
-class Admission:
+class BatchLimit:
     """What is left of a batch's limits; None is no limit."""
 
     files: int | None = None
@@ -134,7 +134,7 @@ def snapshot_files(table: Table, version: int) -> pa.Table:
     """Return the live files of a version as rows that were inserted by it.
 
     Raises:
-        VersionNotFoundError: the book has forgotten the version.
+        VersionNotFoundError: the catalog has forgotten the version.
         VacuumedError: vacuum has deleted files of it.
     """
     snapshot = table.snapshot(version)
@@ -169,7 +169,7 @@ class Planned:
     files: pa.Table
     together: list[int] | None
 
-    def take(self, index: int, room: Admission) -> int:
+    def take(self, index: int, room: BatchLimit) -> int:
         """Take files from an index on and return how many were taken."""
         if self.together is None:
             return room.take(self.files["size"].slice(index).to_pylist())
@@ -182,7 +182,7 @@ class StreamPlan:
 
     database: Database
     table: Table
-    follower: Follower
+    follower: CommitFilter
     last: int | None = None
     _listed: tuple[int, pa.Table] | None = None
     # what there was when nothing was new: Spark asks again every few milliseconds
@@ -224,7 +224,7 @@ class StreamPlan:
                 self._newest = (self._offset(feed, self._head(feed.row) + 1), seen)
         return self._newest[0]
 
-    def latest(self, start: StreamOffset, room: Admission) -> StreamOffset:
+    def latest(self, start: StreamOffset, room: BatchLimit) -> StreamOffset:
         """Return how far the batch goes that begins at an offset.
 
         Raises:
@@ -238,7 +238,7 @@ class StreamPlan:
             self._rest = (start, seen)
         return found
 
-    def _latest(self, start: StreamOffset, room: Admission) -> StreamOffset:
+    def _latest(self, start: StreamOffset, room: BatchLimit) -> StreamOffset:
         with self._feed() as feed:
             self._verify(feed, start)
             version, index = start.version, start.index
@@ -284,7 +284,7 @@ class StreamPlan:
             yield files.slice(first, _span(first, upto, files.num_rows))
 
     def _advance(
-        self, feed: CommitFeed, version: int, index: int, room: Admission
+        self, feed: CommitFeed, version: int, index: int, room: BatchLimit
     ) -> tuple[int, int]:
         """Return the place where the room ends, or the one behind the newest version."""
         version, index = self._kept(feed.row, version, index)

@@ -22,7 +22,13 @@ from deltasql.spark.session.spark_session import session_zone, told_with_code, z
 from deltasql.spark.source.scan_tasks import CHANGED_FILES, ScanTask, changed_files, scan_tasks
 from deltasql.spark.source.source_options import SOURCE, SourceOptions, table_options
 from deltasql.spark.streaming.commit_rules import Followed, open_followed, starting_version
-from deltasql.spark.streaming.stream_options import END, FEED, START, FollowOptions, Moment
+from deltasql.spark.streaming.stream_options import (
+    END,
+    FEED,
+    START,
+    FollowOptions,
+    VersionOrTimestamp,
+)
 
 
 def read_changes(
@@ -112,13 +118,13 @@ def _files(followed: Followed, options: FollowOptions) -> pa.Table:
     return files
 
 
-def _moment(value: int | str | datetime, zone: tzinfo) -> Moment:
+def _moment(value: int | str | datetime, zone: tzinfo) -> VersionOrTimestamp:
     if isinstance(value, int):
-        return Moment(version=value)
-    return Moment(timestamp=to_ms(value, zone))
+        return VersionOrTimestamp(version=value)
+    return VersionOrTimestamp(timestamp=to_ms(value, zone))
 
 
-def _last(table: Table, row: TableRow, end: Moment) -> int:
+def _last(table: Table, row: TableRow, end: VersionOrTimestamp) -> int:
     if end.timestamp is None:
         return min(end.version or 0, row.current_version)
     if end.timestamp > row.last_ict:

@@ -28,13 +28,13 @@ from deltasql.protocol.schema.columns import ReadSchema, find_field, mapping_mod
 from deltasql.spark.session.spark_types import arrow_schema, spark_schema
 from deltasql.spark.source.scan_tasks import CHANGE, MARKS, TIME, VERSION, RowsToRead, task_spec
 from deltasql.spark.source.source_options import SourceOptions, open_source
-from deltasql.spark.streaming.stream_options import FollowOptions, Moment
+from deltasql.spark.streaming.stream_options import FollowOptions, VersionOrTimestamp
 
 _FEED = "delta.enableChangeDataFeed"
 
 
 @dataclass(frozen=True, slots=True)
-class Follower:
+class CommitFilter:
     """Who follows which table: by columns settled at `version`, and under which options."""
 
     table: str
@@ -133,7 +133,7 @@ class Follower:
         return ChangedFile(one.path, one.size, values, one.deletion_vector, one.among, one.change)
 
 
-def starting_version(table: Table, row: TableRow, start: Moment) -> int:
+def starting_version(table: Table, row: TableRow, start: VersionOrTimestamp) -> int:
     """Return the version where to begin: at a time, the first one that is not before it.
 
     Raises:
@@ -168,7 +168,7 @@ class Followed:
 
     database: Database
     table: Table
-    follower: Follower
+    follower: CommitFilter
     rows: RowsToRead
 
 
@@ -195,7 +195,7 @@ def open_followed(
         yield Followed(
             snapshot.database,
             table,
-            Follower(
+            CommitFilter(
                 snapshot.table.full_name,
                 ReadSchema.of(metadata),
                 snapshot.version,

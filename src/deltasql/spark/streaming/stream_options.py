@@ -41,7 +41,7 @@ _STREAM_ONLY = FOLLOW_NAMES[FOLLOW_NAMES.index("maxFilesPerTrigger") :]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class VersionOrTimestamp:
     """A version, or a time in milliseconds that stands for one."""
 
     version: int | None = None
@@ -53,9 +53,9 @@ class FollowOptions:
     """How a table is followed; without `start` from all that it holds now."""
 
     is_feed: bool = False
-    start: Moment | None = None
+    start: VersionOrTimestamp | None = None
     is_latest: bool = False
-    end: Moment | None = None
+    end: VersionOrTimestamp | None = None
     max_files: int | None = _DEFAULT_FILES
     max_bytes: int | None = None
     ignore_deletes: bool = False
@@ -150,12 +150,14 @@ def _ms(text: str | None, zone: tzinfo) -> int | None:
     return None if text is None else to_ms(text, zone)
 
 
-def _moment(version: str | None, time: int | None, name: str, time_name: str) -> Moment | None:
+def _moment(
+    version: str | None, time: int | None, name: str, time_name: str
+) -> VersionOrTimestamp | None:
     if version is not None and time is not None:
         raise _both(name, time_name)
     if version is not None:
-        return Moment(version=to_version(name, version))
-    return None if time is None else Moment(timestamp=time)
+        return VersionOrTimestamp(version=to_version(name, version))
+    return None if time is None else VersionOrTimestamp(timestamp=time)
 
 
 def _both(name: str, time_name: str) -> BadArgumentError:

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from deltasql.spark.session.spark_session import told_with_code
 from deltasql.spark.source.scan_tasks import ScanTask, scan_tasks
 from deltasql.spark.source.source_options import SourceOptions
-from deltasql.spark.streaming.batches import Admission, StreamOffset, StreamPlan
+from deltasql.spark.streaming.batches import BatchLimit, StreamOffset, StreamPlan
 from deltasql.spark.streaming.commit_rules import Followed, open_followed
 from deltasql.spark.streaming.stream_options import FollowOptions
 
@@ -44,11 +44,11 @@ def default_limit(options: FollowOptions) -> Any:
     return ReadMaxBytes(options.max_bytes or 0)
 
 
-def room_of(options: FollowOptions, limit: Any = None) -> Admission:
+def room_of(options: FollowOptions, limit: Any = None) -> BatchLimit:
     """Return how much a batch takes: no limit where Spark wants all there is."""
     if HAS_LIMITS and isinstance(limit, ReadAllAvailable):
-        return Admission()
-    return Admission(options.max_files, options.max_bytes)
+        return BatchLimit()
+    return BatchLimit(options.max_files, options.max_bytes)
 
 
 class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):

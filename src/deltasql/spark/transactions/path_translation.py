@@ -236,7 +236,7 @@ class Translation:
         for add in adds:
             first = found.setdefault(staged_path(add.path, place), add)
             if first is not add:
-                raise named_twice(place, first.path, add.path)
+                raise named_twice_error(place, first.path, add.path)
         return cls(place, found)
 
     @property
@@ -323,7 +323,7 @@ class Translation:
         return original
 
 
-def named_twice(place: StagedPlace, one: str, other: str) -> UnsupportedFeatureError:
+def named_twice_error(place: StagedPlace, one: str, other: str) -> UnsupportedFeatureError:
     """Return the error of a file with two paths."""
     return UnsupportedFeatureError(
         f"Table {place.table} names one file twice, as {one} and as {other}: transactions by Spark "

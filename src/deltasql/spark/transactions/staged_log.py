@@ -51,7 +51,7 @@ from deltasql.spark.transactions.path_translation import (
     fold,
     keys_of,
     misnumbered,
-    named_twice,
+    named_twice_error,
     refuse_copied,
     refuse_lost_changes,
     renumber,
@@ -130,7 +130,7 @@ class _StagedFiles:
         for path in {*found, *others}:
             twin = first.setdefault(staged_path(path, self.place), path)
             if twin != path:
-                raise named_twice(self.place, twin, path)
+                raise named_twice_error(self.place, twin, path)
 
 
 def _vectors(texts: pa.Array, place: StagedPlace) -> pa.Array:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from deltasql.api.catalog import Catalog
-from deltasql.api.write.staged_table import StagedTable
+from deltasql.api.write.table_write import TableWrite
 from deltasql.crash import crash_point
 from deltasql.data.constraints import refuse_unknown_values, row_checks
 from deltasql.data.writer import WriteSpec, write_files
@@ -32,7 +32,7 @@ from deltasql.protocol.actions import Add
 from deltasql.protocol.schema.types import StructType
 from deltasql.spark.read.read_marks import versions_read
 from deltasql.spark.session.address import open_catalog, table_name
-from deltasql.spark.session.spark_session import named_jobs, session_zone, told_by_spark
+from deltasql.spark.session.spark_session import named_jobs, session_zone, translate_spark_errors
 from deltasql.spark.session.spark_types import taken_schema
 from deltasql.spark.write.parquet_output import ParquetOutput
 from deltasql.spark.write.row_expressions import (
@@ -119,7 +119,7 @@ def write(
     chosen = parse_options(mode, options, named)
     if not isinstance(df, DataFrame):
         raise BadArgumentError(f"A {type(df).__name__} is no Spark DataFrame.")
-    with told_by_spark():
+    with translate_spark_errors():
         if df.isStreaming:
             raise BadArgumentError(
                 "A streaming DataFrame is not written at once.",
@@ -170,7 +170,7 @@ class FrameWrite:
     given: StructType
     options: WriteOptions
 
-    def stage(self, staged: StagedTable) -> None:
+    def stage(self, staged: TableWrite) -> None:
         """Write the files and stage what the commit does with them."""
         fitted = fit(staged, self.given, self.options)
         refuse_unknown_values(fitted.schema)
@@ -179,10 +179,10 @@ class FrameWrite:
         staged.stage(plan_write(staged.snapshot, adds, self.options), fitted)
         crash_point("before-spark-commit")
 
-    def _write(self, staged: StagedTable, fitted: Snapshot) -> list[Add]:
+    def _write(self, staged: TableWrite, fitted: Snapshot) -> list[Add]:
         spec = staged.write_spec(fitted, data_change=self.options.data_change)
         spec = replace(spec, compression=self.options.compression, zone=self.options.zone)
-        with told_by_spark():
+        with translate_spark_errors():
             rows_to_write = shaped(self.frame, self.given, spec.schema)
         if self._is_for_the_driver(spec):
             rows = collect_small(self.frame)

@@ -36,7 +36,7 @@ from deltasql.protocol.schema.arrow import FIELD_ID
 from deltasql.protocol.schema.columns import MappingMode, physical_name
 from deltasql.protocol.schema.types import StructField, StructType
 from deltasql.protocol.values import parse_partition_value, print_partition_value
-from deltasql.spark.session.spark_session import told_by_spark
+from deltasql.spark.session.spark_session import translate_spark_errors
 from deltasql.spark.session.spark_types import file_fields
 from deltasql.spark.write.row_expressions import SparkCheck, quoted
 from deltasql.storage.durable_files import sync_directory
@@ -186,7 +186,7 @@ class ParquetOutput:
         with open_folder(store, f"{WRITE_PREFIX}{self.spec.roll()}") as folder:
             _require_reach(frame, folder)
             _refuse_binary(self._partitions)
-            with told_by_spark():
+            with translate_spark_errors():
                 seen = self._run(frame, folder)
             crash_point("after-spark-job")
             for at, check in self._numbered:
@@ -281,7 +281,7 @@ class ParquetOutput:
 
 def _require_reach(frame: DataFrame, folder: OutputFolder) -> None:
     """Refuse to write by way of this machine's disk where Spark's tasks run on others."""
-    with told_by_spark():
+    with translate_spark_errors():
         master = frame.sparkSession.conf.get("spark.master", "") or ""
     if not folder.is_inside and not master.startswith("local"):
         raise UnsupportedFeatureError(

@@ -16,7 +16,7 @@ from deltasql.api.write.operations import (
     plan_overwrite,
     plan_partition_overwrite,
 )
-from deltasql.api.write.staged_table import CommitOptions, StagedTable
+from deltasql.api.write.table_write import CommitOptions, TableWrite
 from deltasql.api.write.two_step import WriteTarget
 from deltasql.errors import (
     BadArgumentError,
@@ -81,7 +81,7 @@ def find_target(
     return catalog.writes.existing(found.table_id, min(versions_read(found.table_id), default=None))
 
 
-def fit(staged: StagedTable, given: StructType, options: WriteOptions) -> Snapshot:
+def fit(staged: TableWrite, given: StructType, options: WriteOptions) -> Snapshot:
     """Return the table as rows of these columns will leave it; what cannot be is refused early.
 
     Raises:

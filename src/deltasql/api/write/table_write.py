@@ -171,7 +171,7 @@ class CommitOptions:
             )
 
 
-class StagedTable:
+class TableWrite:
     """One table inside a transaction."""
 
     def __init__(self, session: Session, snapshot: Snapshot) -> None:
