@@ -6,6 +6,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from deltasql.database.migrations import known_migrations
 from deltasql.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+from diagrams import draw_flow, draw_layers, read_flows, read_layers
 from requirement_marks import requirements_page
 
 ROOT = Path(__file__).parent.parent
@@ -197,13 +199,25 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+def diagrams() -> dict[str, Callable[[], str]]:
+    """The pictures of the architecture page."""
+    folder = "docs/concepts/diagrams"
+    flows = {f"{folder}/{flow.name}.svg": partial(draw_flow, flow) for flow in read_flows(ROOT)}
+    return flows | {f"{folder}/layers.svg": lambda: draw_layers(read_layers(ROOT))}
+
+
+def _noted(build: Callable[[], str]) -> str:
+    return NOTE + build()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail when stale")
     check = parser.parse_args().check
     stale = []
-    for name, build in PAGES.items():
-        page, text = ROOT / name, NOTE + build()
+    pages = {name: partial(_noted, build) for name, build in PAGES.items()}
+    for name, build in (pages | diagrams()).items():
+        page, text = ROOT / name, build()
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             stale.append(name)
             if not check:
