@@ -400,7 +400,9 @@ begin
         end,
         protocol_version = case
             when new.protocol_changed = 1 then new.version else protocol_version
-        end,
-        state = new.state
+        end
     where table_id = new.table_id
+    -- apart: a statement that sets the state writes the indexes that are limited by it
+    ; update dl_tables set state = new.state
+    where table_id = new.table_id and state <> new.state
     ; end;
