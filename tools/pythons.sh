@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 uv=$(tools/uv.sh)
 tested=()
+failed=()
 own=$(.venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 # pyenv's shims answer only for the version that is switched on
@@ -24,8 +25,9 @@ for version in 3.11 3.12 3.13 3.14; do
   "$uv" pip sync --quiet --require-hashes requirements.lock
   "$uv" pip install --quiet --no-deps -e .
   echo "== Python $version"
-  "$home/bin/python" tools/import_all.py
-  "$home/bin/python" -m pytest -p no:cacheprovider -n 2 "$@" tests/unit
+  "$home/bin/python" tools/import_all.py || failed+=("$version")
+  "$home/bin/python" -m pytest -p no:cacheprovider -n 2 "$@" tests/unit || failed+=("$version")
   tested+=("$version")
 done
 echo "tested: ${tested[*]:-no Python of 3.11 to 3.14 is there besides $own}"
+[ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}" >&2 && exit 1; }

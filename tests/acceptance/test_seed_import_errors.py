@@ -179,7 +179,7 @@ def test_rollback_deletes_the_rows_and_leaves_the_source(call, legacy, target):
     assert fingerprint(legacy) == before
     with deltasql.connect(target) as catalog:
         catalog.create_if_missing()
-        rows = inspect(catalog).database.rows
+        rows = inspect(catalog).database.fetch_all
         assert rows("all_tables") == []
     call("import", legacy, target, *LOCAL)
 

@@ -26,15 +26,15 @@ def stage(catalog_uri, tmp_path):
 
 def test_files_of_a_long_transaction_stay_until_it_ends(stage, monkeypatch):
     ticks = {"s": 0.0}
-    tx = inspect(stage.catalog).in_flight
-    monkeypatch.setattr(tx, "monotonic", lambda: ticks["s"])
+    in_flight = inspect(stage.catalog).in_flight
+    monkeypatch.setattr(in_flight, "monotonic", lambda: ticks["s"])
     with stage.catalog.transaction() as tx:
         tx.table("orders").append(rows(7))
         (written,) = stage.files()
         ticks["s"] = NOTED_AFTER_S + 1
-        tx.note_slow()
+        in_flight.note_slow()
         stage.pass_days(30)
-        tx.note_slow()
+        in_flight.note_slow()
         moment = (stage.now - 29 * DAY) / 1000
         os.utime(stage.place / written, (moment, moment))
         assert stage.vacuum() == set()
@@ -46,8 +46,8 @@ def test_files_of_a_long_transaction_stay_until_it_ends(stage, monkeypatch):
 
 def test_a_writer_that_was_silent_for_too_long_commits_nothing(stage, monkeypatch):
     ticks = {"s": 0.0}
-    tx = inspect(stage.catalog).in_flight
-    monkeypatch.setattr(tx, "monotonic", lambda: ticks["s"])
+    in_flight = inspect(stage.catalog).in_flight
+    monkeypatch.setattr(in_flight, "monotonic", lambda: ticks["s"])
     with pytest.raises(deltasql.errors.DeltaSqlError) as caught, stage.catalog.transaction() as tx:
         tx.table("orders").append(rows(7))
         (written,) = stage.files()
@@ -62,8 +62,8 @@ def test_a_writer_that_was_silent_for_too_long_commits_nothing(stage, monkeypatc
 def test_a_note_that_vacuum_gave_up_refuses_the_commit(stage, monkeypatch):
     """The writer was noted, then stopped for so long that its note expired during its commit."""
     ticks = {"s": 0.0}
-    tx = inspect(stage.catalog).in_flight
-    monkeypatch.setattr(tx, "monotonic", lambda: ticks["s"])
+    in_flight = inspect(stage.catalog).in_flight
+    monkeypatch.setattr(in_flight, "monotonic", lambda: ticks["s"])
     committer = inspect(stage.catalog).metastore.committer
     commit = committer.commit
 

@@ -33,7 +33,7 @@ def way(request, orders, session, uri, monkeypatch):
         deltasql.spark.write(a_big_frame(session, 100, day="a"), uri, "orders")
         deltasql.spark.sql(session, uri, "DELETE FROM orders WHERE id = 100")
     if request.param == "python":
-        reading = sys.modules["deltasql.spark.read"]
+        reading = sys.modules["deltasql.spark.read.dataframe"]
         monkeypatch.setattr(reading, "delta_can_scan", lambda *_: False)
     assert deltasql.spark.explain(uri, "orders").way == request.param
     return request.param

@@ -163,7 +163,7 @@ def test_asking_again_costs_one_query(small, monkeypatch):
     stream.drain()
     plan = stream.reader._plan
     asked = []
-    rows_of = type(plan.database).rows
+    rows_of = type(plan.database).fetch_all
 
     def counted(database, name, /, **params):
         asked.append(name)
@@ -172,7 +172,7 @@ def test_asking_again_costs_one_query(small, monkeypatch):
     def refused(_):
         raise AssertionError("a transaction for nothing")
 
-    monkeypatch.setattr(type(plan.database), "rows", counted)
+    monkeypatch.setattr(type(plan.database), "fetch_all", counted)
     monkeypatch.setattr(type(plan.database), "read", refused)
     assert stream.next() is None
     assert asked == ["table_head"]

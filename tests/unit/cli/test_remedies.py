@@ -22,7 +22,7 @@ SOURCES = Path(deltasql.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*(?![a-z-])")
 CALL = re.compile(r"`catalog\.([a-z_.]+)")
 ARGUMENT = re.compile(r"`([a-z_]+)=")
-OPTIONS_OF_JAVA = {"jobs/java.py"}
+OPTIONS_OF_JAVA = {"spark_runtime/java.py"}
 
 
 @pytest.mark.parametrize(
