@@ -8,7 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import deltasql
+from builders import a_table, ids, rows
 from deltasql.database.postgres_arrow import ArrayDumper
+from deltasql.testing.invariants import check_invariants
 
 pytestmark = pytest.mark.req("R9")
 
@@ -67,3 +70,32 @@ def test_infinities_and_nan_keep_their_meaning(connection):
 def test_a_value_of_another_type_is_refused(connection, value):
     with pytest.raises(TypeError, match=type(value).__name__):
         sent_and_back(connection, [value], "text")
+
+
+@pytest.mark.parametrize("where", ["role", "uri", "environment", "database"])
+def test_texts_are_utf8_whatever_encoding_others_have_chosen(
+    postgres_server, tmp_path, monkeypatch, where
+):
+    """The bytes of a commit and SQL's rows of it must tell the same."""
+    name = postgres_server.create_database_name()
+    uri = postgres_server.uri(name)
+    if where == "uri":
+        uri += "&client_encoding=LATIN1"
+    elif where == "environment":
+        monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    else:
+        target = "role postgres in" if where == "role" else ""
+        statement = f"alter {target} database {name} set client_encoding to 'LATIN1'"
+        with psycopg.connect(postgres_server.dsn(), autocommit=True) as opened:
+            opened.execute(statement)
+    with deltasql.connect(uri) as catalog:
+        catalog.create_if_missing()
+        table = a_table(catalog, tmp_path)
+        table.append(rows(1, day="é"))
+        table.overwrite(rows(2, day="ü€"))
+        assert ids(table) == [2]
+        assert table.scan(where="day = 'ü€'").to_arrow().num_rows == 1
+        assert catalog.mirror.verify("orders") == []
+        check_invariants(catalog, "orders")
+        table.delete("day = 'ü€'")
+        assert ids(table) == []

@@ -26,6 +26,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 from psycopg.abc import Buffer
+from psycopg.conninfo import make_conninfo
 from psycopg.types.datetime import TimestamptzLoader
 from psycopg.types.string import TextLoader
 
@@ -129,7 +130,8 @@ class PostgresDatabase:
         self, conninfo: str, schema: str, *, clock: Callable[[], int] | None = None
     ) -> None:
         self.schema = schema
-        self._conninfo = conninfo
+        # whatever the role, the database or the environment say: bytes of commits are UTF-8
+        self._conninfo = make_conninfo(conninfo, client_encoding="UTF8")
         self._clock = clock
         self._keeps_sessions = False
         self.has_server_timestamp = clock is None

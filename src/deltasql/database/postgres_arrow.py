@@ -39,7 +39,7 @@ class ArrayDumper(Dumper):
         text = "{" + ",".join(map(_element, obj)) + "}"
         if "\0" in text:  # the driver would end the text there
             raise DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-        return text.encode()
+        return text.encode()  # our connections speak UTF-8
 
 
 def _element(value: object) -> str:

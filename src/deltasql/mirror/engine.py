@@ -198,6 +198,9 @@ class MirrorEngine:
                     break
         except _PUT_ERRORS as failed:
             error = failed
+        except DeltaSqlError:  # of SQL itself: what is in the log is recorded all the same
+            self._record(row, done)
+            raise
         self._record(row, done)
         last = first + len(done) - 1
         if error is not None:

@@ -84,12 +84,15 @@ class InFlightWrites:
         self._forgotten.append(work_id)
 
     def end(self, work_id: str) -> None:
-        """End a write: it is committed, or given up."""
+        """End a write: it is committed, or given up; nothing here can fail it.
+
+        A note that cannot be taken away expires by itself: vacuum only waits longer.
+        """
         with self._lock:
             self._writes.pop(work_id, None)
             table_id = self._noted.pop(work_id, None)
         if table_id is not None:
-            with self.database.write(durable=False) as tx:
+            with suppress(DeltaSqlError), self.database.write(durable=False) as tx:
                 tx.execute("end_open_work", table_id=table_id, purpose=write_purpose(work_id))
 
     def settle(self, work_id: str) -> bool:
