@@ -73,6 +73,8 @@ def bulk_transaction(
         with suppress(Error):
             connection.execute_once("rollback")
         raise
+    # COMMIT of a transaction that an error has ended is a rollback without an error
+    connection.execute_once("savepoint at_end")
     try:
         connection.execute_once("commit")
     except Error as error:

@@ -30,7 +30,7 @@ import msgspec
 import pyarrow as pa
 
 from deltasql.errors import TableImportError
-from deltasql.forks import start_afresh_after_fork
+from deltasql.forks import fork_count, start_afresh_after_fork
 from deltasql.log.parquet_child import (
     CLOSE,
     DONE,
@@ -186,10 +186,7 @@ def open_parquet(store: ObjectStore, key: str) -> Iterator[ParquetInput]:
         if store.local_path(key) is not None and _has_descriptor(far):
             near = _Near(far, far, size)
         else:
-            spool = tempfile.TemporaryFile(prefix="deltasql-checkpoint-", buffering=0)  # noqa: SIM115
-            file = open_files.enter_context(cast("BinaryIO", spool))
-            file.truncate(size)  # the copy has holes where nothing is needed
-            near = _Near(far, file, size)
+            near = _Near(far, open_files.enter_context(_spool(size)), size)
         near.fetch_footer()
         with _CHILDREN.borrowed() as child:
             yield ParquetInput(child, near)
@@ -210,6 +207,27 @@ def require_readable(path: Path) -> None:
             for group in range(len(opened.groups)):
                 for _ in opened.batches(group):
                     pass
+
+
+def _spool(size: int) -> BinaryIO:
+    """Return a local file for a copy that has holes where nothing is needed."""
+    with _copying():
+        # without a buffer: the child shares its place in the file
+        file = tempfile.TemporaryFile(prefix="deltasql-checkpoint-", buffering=0)  # noqa: SIM115
+        file.truncate(size)
+    return cast("BinaryIO", file)
+
+
+@contextmanager
+def _copying() -> Iterator[None]:
+    """A local copy that fails is no verdict on the file."""
+    try:
+        yield
+    except OSError as error:
+        raise TableImportError(
+            f"A checkpoint cannot be copied to a temporary file: {error.strerror or error}.",
+            hint="Make room in the folder for temporary files, or name another one by TMPDIR.",
+        ) from error
 
 
 def _has_descriptor(file: BinaryIO) -> bool:
@@ -254,20 +272,32 @@ class _Near:
             return
         self._held.add((start, length))
         self._far.seek(start)
-        self.file.seek(start)
         while length > 0:
             piece = self._far.read(min(length, _PIECE))
             if not piece:
                 raise OSError("the object ends early")
-            self.file.write(piece)
+            with _copying():
+                _write_at(self.file.fileno(), piece, start)
+            start += len(piece)
             length -= len(piece)
+
+
+def _write_at(descriptor: int, piece: bytes, place: int) -> None:
+    """Write all of it: a disk that becomes full takes a part, and refuses the rest."""
+    rest = memoryview(piece)
+    while rest:
+        count = os.pwrite(descriptor, rest, place)
+        rest, place = rest[count:], place + count
 
 
 class _Child:
     """A child process; it reads one file at a time, and answers each question before the next."""
 
     def __init__(self) -> None:
-        self._channel, theirs = socket.socketpair()
+        try:
+            self._channel, theirs = socket.socketpair()
+        except OSError as error:
+            raise _not_started(str(error)) from error
         self._channel.settimeout(_ANSWER_S)
         self._has_answered = True
         with theirs:
@@ -277,10 +307,11 @@ class _Child:
             raise _not_started(f"it ended with exit code {self._process.returncode}")
 
     def _start(self, descriptor: int) -> subprocess.Popen[bytes]:
-        path = os.pathsep.join(map(os.path.abspath, sys.path))
         try:
+            path = os.pathsep.join(map(os.path.abspath, sys.path))
             return subprocess.Popen(  # noqa: S603 (this interpreter, our own words)
-                [sys.executable, "-c", _COMMAND, str(descriptor)],
+                # -P: modules in the working directory are not ours
+                [sys.executable, "-P", "-c", _COMMAND, str(descriptor)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -395,16 +426,23 @@ class _Children:
     @contextmanager
     def borrowed(self) -> Iterator[_Child]:
         """Lend a process that reads for nobody else meanwhile."""
+        process = fork_count()
         child = self._idle_one() or _Child()
         try:
             yield child
         finally:
-            with self._lock:
-                is_kept = len(self._idle) < _IDLE_CHILDREN and child.forget_file()
-                if is_kept:
-                    self._idle.append(child)
-            if not is_kept:
-                child.close()
+            if fork_count() == process:
+                self._give_back(child)
+            else:  # this process was forked inside of the block: the child is its parent's
+                child.abandon()
+
+    def _give_back(self, child: _Child) -> None:
+        with self._lock:
+            is_kept = len(self._idle) < _IDLE_CHILDREN and child.forget_file()
+            if is_kept:
+                self._idle.append(child)
+        if not is_kept:
+            child.close()
 
     def _idle_one(self) -> _Child | None:
         while True:

@@ -1,5 +1,6 @@
 """Foreign Parquet files are read in a child process; its end is a verdict on the file."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -179,3 +180,54 @@ def test_a_forked_process_starts_its_own():
     command = [sys.executable, "-c", script]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["forked", "1", "True", "parent", "1", "True"]
+
+
+def test_a_copy_that_finds_no_room_is_no_verdict_on_the_file(store, monkeypatch):
+    real, room = os.pwrite, [100]
+
+    def pwrite(descriptor, data, place):
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        count = min(room[0], len(data))
+        room[0] -= count
+        return real(descriptor, data[:count], place)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    with pytest.raises(TableImportError, match="No space left"):
+        fast_rows(store)
+    monkeypatch.undo()
+    assert len(fast_rows(store)[0]) == 1
+
+
+def test_a_short_write_is_finished(store, monkeypatch):
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, place: real(file, data[:7], place))
+    assert len(fast_rows(store)[0]) == 1
+
+
+def test_modules_of_the_working_directory_are_not_imported(store, tmp_path, monkeypatch):
+    (tmp_path / "queue.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    parquet_input._CHILDREN.close()
+    assert len(fast_rows(store)[0]) == 1
+
+
+def test_a_fork_inside_of_the_block_leaves_the_process_to_the_parent():
+    script = (
+        "import os, sys\n"
+        "sys.path.insert(0, 'tests/support')\n"
+        "from naive_checkpoints import KEY, parquet, stored\n"
+        "from foreign_checkpoints import whole_table\n"
+        "from deltasql.log.parquet_input import open_parquet\n"
+        "with open_parquet(stored(parquet(whole_table())), KEY) as opened:\n"
+        "    pid = os.fork()\n"
+        "    if pid:\n"
+        "        os.waitpid(pid, 0)\n"
+        "        print(sum(batch.num_rows for batch in opened.batches(0, ['add.path'])))\n"
+        "if not pid:\n"
+        "    os._exit(0)\n"
+    )
+    command = [sys.executable, "-c", script]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["4"]

@@ -206,7 +206,7 @@ class ReaderProcess:
         path = os.pathsep.join(map(os.path.abspath, sys.path))
         try:
             self._process = subprocess.Popen(  # noqa: S603 (this interpreter, our own words)
-                [sys.executable, "-c", _COMMAND],
+                [sys.executable, "-P", "-c", _COMMAND],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, **_MEMORY, "PYTHONPATH": path},
