@@ -88,13 +88,14 @@ def test_an_adopted_commit_keeps_its_own_time(catalog_uri, tmp_path, back):
         require_exact(table)
 
 
-# The last millisecond that Delta can count in microseconds, and the first of the year 1.
+# The last millisecond that Delta can count in microseconds; those that commits may begin behind.
 LAST_MOMENT = 2**63 // 1000
+LAST_OF_9999 = 253_402_300_799_999
 FIRST_MOMENT = -62_135_596_800_000
 
 
 @pytest.mark.req("R9")
-@pytest.mark.parametrize("own", [253402300800000, LAST_MOMENT])
+@pytest.mark.parametrize("own", [LAST_OF_9999 - 1, LAST_OF_9999])
 def test_commits_follow_an_adopted_commit_of_the_far_future(catalog_uri, tmp_path, own):
     with deltasql.connect(catalog_uri) as catalog:
         table = a_table(catalog, tmp_path)
@@ -120,24 +121,26 @@ def test_commits_follow_an_adopted_commit_of_the_far_past(catalog_uri, tmp_path)
 
 
 @pytest.mark.req("R9")
-@pytest.mark.parametrize("own", [FIRST_MOMENT - 1, LAST_MOMENT + 1, 2**62])
+@pytest.mark.parametrize(
+    "own", [FIRST_MOMENT - 1, LAST_OF_9999 + 1, LAST_MOMENT, LAST_MOMENT + 1, 2**62]
+)
 def test_a_commit_whose_time_no_reader_can_hold_is_refused(catalog_uri, tmp_path, own):
     with deltasql.connect(catalog_uri) as catalog:
         table = a_table(catalog, tmp_path)
         table.append(rows(1))
         put_foreign(table, 2, a_foreign_file(table, 100), in_commit_timestamp=own)
-        with pytest.raises(MalformedActionError, match=r"version 2.*inCommitTimestamp"):
+        with pytest.raises(MalformedActionError, match=r"(?i)version 2.*in-?commit-? ?timestamp"):
             catalog.mirror.repair("orders", adopt=True)
         assert table.refresh().current_version == 1
 
 
 @pytest.mark.req("R9")
-@pytest.mark.parametrize("own", [FIRST_MOMENT - 1, LAST_MOMENT + 1])
+@pytest.mark.parametrize("own", [FIRST_MOMENT - 1, LAST_OF_9999 + 1, LAST_MOMENT + 1])
 def test_a_log_whose_time_no_reader_can_hold_is_not_imported(catalog_uri, tmp_path, own):
     write_log(tmp_path / "t", [None] * (VERSIONS - 1) + [(own - START) / 1000])
     with deltasql.connect(catalog_uri) as catalog:
         catalog.create_if_missing()
-        with pytest.raises(MalformedActionError, match=f"version {VERSIONS - 1}"):
+        with pytest.raises(MalformedActionError, match=f"(?i)version {VERSIONS - 1}"):
             catalog.import_table(str(tmp_path / "t"), "t")
 
 

@@ -46,6 +46,8 @@ _AHEAD_BYTES = 32 * 1024 * 1024
 _CHANGING = (Metadata, Protocol, DomainMetadata, Cdc)
 _NO_INFO = CommitInfo()
 _MOST = 2**63
+# So that the times of the commits behind it stay within what readers hold.
+_LATEST_TIME = 253_402_300_799_999
 
 _File = TypeVar("_File", Add, Remove)
 
@@ -107,7 +109,7 @@ def version_row(file: CommitFile, payload: bytes, parts: CommitParts) -> tuple[A
         _text(info.operation) or "UNKNOWN",
         dump_values(info.operation_parameters) if info.operation_parameters else "{}",
         dump_values(info.operation_metrics) if info.operation_metrics else "{}",
-        info.in_commit_timestamp,
+        _commit_time(file.version, info),
         _number(info.read_version),
         _is_blind(info, parts),
         _text(info.txn_id) or log_token(file.version, found),
@@ -122,6 +124,22 @@ def version_row(file: CommitFile, payload: bytes, parts: CommitParts) -> tuple[A
         len(payload),
         found,
     )
+
+
+def _commit_time(version: int, info: CommitInfo) -> int | None:
+    """Return the time that a commit gives itself, if commits can follow: theirs are later still.
+
+    Raises:
+        MalformedActionError: it lies behind the year 9999.
+    """
+    time = info.in_commit_timestamp
+    if time is not None and time > _LATEST_TIME:
+        raise MalformedActionError(
+            f"Version {version} has the in-commit timestamp {time}, which lies behind the year "
+            "9999.",
+            version=version,
+        )
+    return time
 
 
 def _total(sizes: list[int]) -> int:
