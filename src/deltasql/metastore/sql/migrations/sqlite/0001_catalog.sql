@@ -173,7 +173,7 @@ create table dl_stats_columns (
 ) strict;
 create index dl_stats_columns_table on dl_stats_columns (table_key);
 
--- Ranges are found by a B-tree over their reach (catalog/reach.py).
+-- Ranges are found by a B-tree over their reach (metastore/stats_index.py).
 create table dl_stats_num (
     stats_key integer not null,
     reach integer not null,
