@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -10,7 +11,10 @@ from hypothesis import strategies as st
 
 import deltasql
 from builders import a_table, ids, rows
+from deltasql.database.adbc import Error
 from deltasql.database.postgres_arrow import ArrayDumper
+from deltasql.errors import DeltaSqlError
+from deltasql.testing import inspect
 from deltasql.testing.invariants import check_invariants
 
 pytestmark = pytest.mark.req("R9")
@@ -99,3 +103,15 @@ def test_texts_are_utf8_whatever_encoding_others_have_chosen(
         check_invariants(catalog, "orders")
         table.delete("day = 'ü€'")
         assert ids(table) == []
+
+
+def test_a_bulk_transaction_whose_error_nobody_saw_is_not_committed(postgres_server):
+    """PostgreSQL answers COMMIT of a failed transaction with a rollback and no error."""
+    uri = postgres_server.uri(postgres_server.create_database_name())
+    with deltasql.connect(uri) as catalog:
+        catalog.create_if_missing()
+        database = inspect(catalog).database
+        with pytest.raises(DeltaSqlError), database.bulk() as tx, suppress(Error):
+            tx._connection.execute_once("select 1 / 0")
+        with database.bulk() as tx:
+            assert tx.fetch_all("catalog_row")

@@ -9,7 +9,12 @@ import deltasql
 from aging import DAY, Stage
 from builders import NO_MIRROR, a_remove, a_table, an_add, ids, rows
 from deltasql.api.write.in_flight import NOTED_AFTER_S
-from deltasql.errors import BadArgumentError, OwnershipError, VacuumedError
+from deltasql.errors import (
+    BadArgumentError,
+    CatalogUnavailableError,
+    OwnershipError,
+    VacuumedError,
+)
 from deltasql.log.owner_marker import OWNER_KEY
 from deltasql.protocol.log_names import commit_key
 from deltasql.testing import inspect
@@ -274,3 +279,28 @@ def test_a_negative_retention_is_refused(stage):
     with pytest.raises(BadArgumentError, match="cannot be kept for"):
         stage.catalog.forget_history("orders", timedelta(days=-1))
     assert stage.files() == {"gone.parquet"}
+
+
+def test_a_commit_stands_where_the_note_of_its_write_cannot_be_taken_away(stage, monkeypatch):
+    """A note expires by itself; a caller that was told of an error would write twice."""
+    ticks = {"s": 0.0}
+    in_flight = inspect(stage.catalog).in_flight
+    database = type(in_flight.database)
+    real, refused = database.write, []
+
+    def write(self, *, durable=True):
+        if durable:
+            return real(self)
+        refused.append(self)
+        raise CatalogUnavailableError("The database does not answer.")
+
+    monkeypatch.setattr(in_flight, "monotonic", lambda: ticks["s"])
+    with stage.catalog.transaction() as tx:
+        tx.table("orders").append(rows(7))
+        ticks["s"] = NOTED_AFTER_S + 1
+        in_flight.note_slow()
+        monkeypatch.setattr(database, "write", write)
+        assert tx.commit() == {"orders": 1}
+    monkeypatch.undo()
+    assert refused
+    assert ids(stage.table) == [7]
