@@ -9,6 +9,7 @@ from pathlib import Path
 FOLDERS = ("src", "tests", "tools", "bench", "examples")
 # retired name: what the code says instead
 RETIRED = {
+    "Told": "ImportReport",
     "Admission": "BatchLimit",
     "Breakers": "CircuitBreakers",
     "BulkWork": "BulkTransaction",

@@ -39,7 +39,7 @@ def is_whole(value: object) -> TypeGuard[int]:
 
 
 def check_version(version: object, name: str = "version") -> None:
-    """Refuse what is no version.
+    """Refuse a value that is not a version number.
 
     Raises:
         BadArgumentError: names the argument.

@@ -104,12 +104,12 @@ def _is_verified(session: Session, row: TableRow) -> bool:
     try:
         chosen = session.connection.settings_of(row).mirror
     except ConfigError:
-        return True  # told by the reconciler; a property that nobody can read excuses no table
+        return True  # the reconciler reports the bad property; the table is verified all the same
     return mirror_mode(session.connection, row) != "off" and bool(chosen.verify_interval)
 
 
 def health_of(reconciler: MirrorReconciler) -> Health:
-    """Return how a worker tells that it is well."""
+    """Return the health report of a worker."""
     from prometheus_client import REGISTRY, generate_latest  # noqa: PLC0415 (workers only)
 
     def is_ready() -> bool:

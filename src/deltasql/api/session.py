@@ -298,7 +298,7 @@ class Session:
     def mirroring(self) -> Mirroring:
         """The mirror, built when it is first needed.
 
-        Whoever commits asks for it before: nothing behind a commit may fail.
+        A commit asks for it before it begins: nothing may fail after a commit.
         """
         with self._lock:
             if self._mirroring is None:

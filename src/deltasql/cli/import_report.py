@@ -274,7 +274,7 @@ def _file(path: str, size: int | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ImportReport:
     """The outcome for one table: facts for programs, text for people, the exit code."""
 
     event: Literal["imported", "previewed", "compared", "skipped"]
@@ -293,7 +293,9 @@ class Told:
             self.text(out)
 
 
-def imported(catalog: Catalog, done: Imported, seconds: float, commands: Sequence[str]) -> Told:
+def imported(
+    catalog: Catalog, done: Imported, seconds: float, commands: Sequence[str]
+) -> ImportReport:
     """Tell of an import."""
     summary = catalog.table(done.row.full_name).snapshot().summary()
     size = catalog.imports.database_bytes()
@@ -315,10 +317,10 @@ def imported(catalog: Catalog, done: Imported, seconds: float, commands: Sequenc
     came = imported_text(done, totals, verdict)
     line = f"{came['versions']}; {came['validation']}"
     facts = imported_facts(done, totals, verdict, steps)
-    return Told("imported", facts, line, text, _DIFFERENT if is_different else 0)
+    return ImportReport("imported", facts, line, text, _DIFFERENT if is_different else 0)
 
 
-def previewed(preview: Preview, *, accept: bool) -> Told:
+def previewed(preview: Preview, *, accept: bool) -> ImportReport:
     """Tell of a dry run."""
     lines = list(preview_lines(preview))
 
@@ -331,10 +333,10 @@ def previewed(preview: Preview, *, accept: bool) -> Told:
                 out.note(f"difference: {check_text(check)}")
 
     code = 0 if preview.is_equal or accept else _DIFFERENT
-    return Told("previewed", preview_facts(preview), lines[0], text, code)
+    return ImportReport("previewed", preview_facts(preview), lines[0], text, code)
 
 
-def compared(table: LakeTable, outcome: Validation, *, accept: bool) -> Told:
+def compared(table: LakeTable, outcome: Validation, *, accept: bool) -> ImportReport:
     """Tell of a comparison."""
     verdict = Verdict.EQUAL if outcome.is_equal else Verdict.DIFFERENT
     verdict = Verdict.ACCEPTED if accept and not outcome.is_equal else verdict
@@ -348,16 +350,20 @@ def compared(table: LakeTable, outcome: Validation, *, accept: bool) -> Told:
 
     found = validation_facts(outcome, verdict)
     facts = {"table": table.name, "source": table.source, "validation": found}
-    return Told("compared", facts, line, text, _DIFFERENT if verdict is Verdict.DIFFERENT else 0)
+    return ImportReport(
+        "compared", facts, line, text, _DIFFERENT if verdict is Verdict.DIFFERENT else 0
+    )
 
 
-def skipped(table: LakeTable, reason: str) -> Told:
+def skipped(table: LakeTable, reason: str) -> ImportReport:
     """Tell of a table that nothing was to be done with."""
     facts = {"table": table.name, "source": table.source, "reason": reason}
-    return Told("skipped", facts, f"skipped: {reason}", lambda out: out.note(reason))
+    return ImportReport("skipped", facts, f"skipped: {reason}", lambda out: out.note(reason))
 
 
-def tell_lake(out: Output, root: str, lake: Lake, outcomes: Sequence[LakeOutcome[Told]]) -> int:
+def tell_lake(
+    out: Output, root: str, lake: Lake, outcomes: Sequence[LakeOutcome[ImportReport]]
+) -> int:
     """Print the report of a lake and return the exit code: that of the first trouble."""
     totals = _counts(outcomes) | {"without_commit": lake.without_commit}
     if out.format == "text":
@@ -373,7 +379,7 @@ def tell_lake(out: Output, root: str, lake: Lake, outcomes: Sequence[LakeOutcome
     return next((code for code in map(_code, outcomes) if code), 0)
 
 
-def tell_outcome(out: Output, outcome: LakeOutcome[Told]) -> None:
+def tell_outcome(out: Output, outcome: LakeOutcome[ImportReport]) -> None:
     """Say at once what became of one table of a lake; the report comes at the end."""
     if out.format == "ndjson":
         out.record(_facts(outcome))
@@ -384,7 +390,7 @@ def tell_outcome(out: Output, outcome: LakeOutcome[Told]) -> None:
     out.note(f"{outcome.table.name}: {line}")
 
 
-def _counts(outcomes: Sequence[LakeOutcome[Told]]) -> dict[str, Any]:
+def _counts(outcomes: Sequence[LakeOutcome[ImportReport]]) -> dict[str, Any]:
     facts = [_facts(one) for one in outcomes]
     loaded = [one for one in facts if isinstance(one.get("imported"), dict)]
     return {
@@ -408,13 +414,13 @@ def _totals_text(totals: Mapping[str, Any]) -> str:
     return f"{line}; {versions}, {files}, {size} in {time_text(totals['seconds'])}"
 
 
-def _code(outcome: LakeOutcome[Told]) -> int:
+def _code(outcome: LakeOutcome[ImportReport]) -> int:
     if outcome.error is not None:
         return outcome.error.exit_code
     return outcome.result.code if outcome.result else 0
 
 
-def _facts(outcome: LakeOutcome[Told]) -> dict[str, Any]:
+def _facts(outcome: LakeOutcome[ImportReport]) -> dict[str, Any]:
     if outcome.result is not None:
         return {
             "event": outcome.result.event,
@@ -425,7 +431,7 @@ def _facts(outcome: LakeOutcome[Told]) -> dict[str, Any]:
     return facts | (_error_facts(error) if error else {})
 
 
-def _row(outcome: LakeOutcome[Told]) -> dict[str, Any]:
+def _row(outcome: LakeOutcome[ImportReport]) -> dict[str, Any]:
     facts = _facts(outcome)
     is_loaded = isinstance(facts.get("imported"), dict)
     return {

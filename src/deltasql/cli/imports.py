@@ -16,7 +16,7 @@ from deltasql.cli.app import App, Command, command, parse_pairs, pass_app
 from deltasql.cli.arguments import table_argument, yes_option
 from deltasql.cli.import_progress import Screen, Watch, screen_for
 from deltasql.cli.import_report import (
-    Told,
+    ImportReport,
     compared,
     imported,
     previewed,
@@ -105,7 +105,7 @@ class ImportRun:
         self.app.out.note(f"{len(tables)} tables lie below {self.request.source}.")
         with self._catalog() as catalog:
             self._confirm(catalog, tables)
-            outcomes: list[LakeOutcome[Told]] = []
+            outcomes: list[LakeOutcome[ImportReport]] = []
             stopped = 0
             try:
                 with self._engine() as chosen, closing(screen_for(self.app.out)) as screen:
@@ -122,7 +122,7 @@ class ImportRun:
 
     def _of_lake(
         self, catalog: Catalog, table: LakeTable, chosen: ChosenEngine, screen: Screen
-    ) -> Told:
+    ) -> ImportReport:
         found = catalog.imports.find(table.source, table.name)
         options = options_in_lake(found, self.request.options)
         if is_past_import(found, options):
@@ -130,7 +130,9 @@ class ImportRun:
         own = replace(self.request, options=options)
         return ImportRun(self.app, own)._do(catalog, table, chosen, screen)  # noqa: SLF001 (ours)
 
-    def _do(self, catalog: Catalog, table: LakeTable, chosen: ChosenEngine, screen: Screen) -> Told:
+    def _do(
+        self, catalog: Catalog, table: LakeTable, chosen: ChosenEngine, screen: Screen
+    ) -> ImportReport:
         desk, request = catalog.imports, self.request
         if request.mode == "validate":
             self.app.out.note(f"{table.name}: Validating...")

@@ -65,7 +65,7 @@ def _find(
         written = metastore.txn_version(table_id, app_id)
         if written is not None and written >= number:
             holder = metastore.version_of_txn(table_id, app_id, number)
-            # what was forgotten cannot be told; the rows are in the newest version as well
+            # its version is no longer in the history; the rows are in the newest version as well
             return metastore.table_by_id(table_id).current_version if holder is None else holder
     return None
 
