@@ -49,7 +49,6 @@ _ABSOLUTE = ("/", "file:")
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 Numbers = npt.NDArray[np.int64]
-IntervalHashes = npt.NDArray[np.uint64]
 _Kind = TypeVar("_Kind", bound=np.generic)
 
 OPEN = np.iinfo(np.int64).max
@@ -197,11 +196,11 @@ class Intervals:
     `contents` is a hash of what an add says beside its size, 0 where nobody asks for it.
     """
 
-    keys: IntervalHashes
+    keys: Hashes
     begins: Numbers
     ends: Numbers
     sizes: Numbers
-    contents: IntervalHashes
+    contents: Hashes
 
     def within(self, since: int, head: int) -> Intervals:
         """Return what a span of versions sees of them; one that is empty is none."""
@@ -235,7 +234,7 @@ class Intervals:
             found.update(int(version) for version in borders[borders != OPEN])
         return sorted(found)
 
-    def words(self) -> IntervalHashes:
+    def words(self) -> Hashes:
         """Return each interval as one number."""
         begins, ends = self.begins.astype(np.uint64), self.ends.astype(np.uint64)
         return _mixed(_mixed(_mixed(self.keys, begins), ends), self.sizes.astype(np.uint64))
@@ -268,7 +267,7 @@ def _joined(parts: Sequence[npt.NDArray[_Kind]], kind: type[_Kind]) -> npt.NDArr
     return np.concatenate(parts) if parts else np.zeros(0, dtype=kind)
 
 
-def _mixed(left: IntervalHashes, right: IntervalHashes) -> IntervalHashes:
+def _mixed(left: Hashes, right: Hashes) -> Hashes:
     """Return hashes that depend on both, and on which is which."""
     with np.errstate(over="ignore"):
         mixed = (left ^ (left >> _TURNS[0])) * _ODD_INTERVAL + right
